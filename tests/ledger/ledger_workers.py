@@ -77,7 +77,7 @@ def kill_again_and_again(url: str, drawn: str, cycles: int, threads: int) -> Non
     """
     # Import everything before the first fork, so that the kills meet charges and not imports.
     Ledger.open(":memory:").close()
-    importlib.import_module("discreet.ledger._postgres")
+    importlib.import_module("discreet.ledger.postgres")
     importlib.import_module("psycopg")
     notes = Path(drawn)
     notes.touch()

@@ -344,7 +344,7 @@ def test_totals_that_are_kept_in_memory_are_only_a_reading_of_those_in_the_datab
 def test_a_charge_in_postgresql_is_flushed_whatever_the_role_has_set(postgres_url: str) -> None:
     import psycopg
 
-    from discreet.ledger._postgres import PostgresSchema
+    from discreet.ledger.postgres import PostgresSchema
 
     with psycopg.connect(postgres_url, autocommit=True) as owner:
         owner.execute("ALTER ROLE CURRENT_USER SET synchronous_commit = off")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.errors import LedgerError, LedgerTampered
 from discreet.ledger._caps import Caps, Rule, read_caps, write_caps
 from discreet.ledger._sqlite import Memory, SqliteFile
-from discreet.ledger.postgres_schema import is_postgres
+from discreet.ledger.postgres import PostgresSchema, is_postgres
 from discreet.ledger.records import (
     DATASET_MARK,
     FORMAT,
@@ -50,8 +50,6 @@ def open_store(address: str | os.PathLike[str], timeout: float) -> Store:
     """Return the store of the ledger at a path or URL."""
     url = os.fspath(address)
     if is_postgres(url):
-        from discreet.ledger._postgres import PostgresSchema
-
         return PostgresSchema(url, timeout)
     return Memory() if url == ":memory:" else SqliteFile(url, timeout)
 

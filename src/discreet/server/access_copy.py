@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from discreet.errors import SourceError
-from discreet.ledger.postgres_schema import SchemaAddress, driver, is_postgres
+from discreet.ledger.postgres import SchemaAddress, driver, is_postgres
 from discreet.server.access_database import open_access_database, unreachable_error
 
 if TYPE_CHECKING:

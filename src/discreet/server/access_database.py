@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from discreet.errors import SourceError
-from discreet.ledger.postgres_schema import (
+from discreet.ledger.postgres import (
     SchemaAddress,
     driver,
     first_line,

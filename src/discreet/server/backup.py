@@ -24,7 +24,7 @@ from discreet.file_system import sync_to_disk
 from discreet.ledger import Ledger
 from discreet.ledger.backup import snapshot
 from discreet.ledger.log_verification import verify_log
-from discreet.ledger.postgres_schema import is_postgres
+from discreet.ledger.postgres import is_postgres
 from discreet.privacy.receipt import now, product_version
 from discreet.server import access_database, jobs
 from discreet.server.access_copy import copy_access, copy_sqlite

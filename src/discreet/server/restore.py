@@ -18,7 +18,7 @@ from discreet.ledger import Ledger
 from discreet.ledger.audit_log import rotated_files
 from discreet.ledger.backup import count_missing_rows
 from discreet.ledger.log_verification import verify_log
-from discreet.ledger.postgres_schema import is_postgres
+from discreet.ledger.postgres import is_postgres
 from discreet.server import access_database, jobs
 from discreet.server.access import AccessStore
 from discreet.server.access_copy import fill_access

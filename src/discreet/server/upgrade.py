@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from discreet.errors import ParameterError, SourceError
 from discreet.ledger import Ledger
-from discreet.ledger.postgres_schema import is_postgres
+from discreet.ledger.postgres import is_postgres
 from discreet.server import access_database, jobs
 from discreet.server.access_database import check_format
 
