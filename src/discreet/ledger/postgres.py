@@ -1,4 +1,8 @@
-"""A schema of a PostgreSQL database that holds one store: its address, its mark and its connections."""
+"""A ledger in a PostgreSQL database, for data sets that several machines serve.
+
+A schema of the database holds one store. :class:`SchemaAddress` is its address, with its mark and its
+connections, also for the access list of a service; :class:`PostgresSchema` is the store of a ledger.
+"""
 
 from __future__ import annotations
 
