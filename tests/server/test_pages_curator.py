@@ -117,6 +117,10 @@ def test_limits_and_groups_are_changed_and_recorded(service: RunningService) -> 
     assert "ana" in rows["north"]
     assert "ρ = 0.75" in rows["ana"]
     assert service.ask({**ASKED, "privacy": {"kind": "zcdp", "rho": 0.5}}).status_code == 409
+    service.ask({**ASKED, "privacy": {"kind": "zcdp", "rho": 0.125}})
+    analyst = Visitor(service)
+    assert "of your group's budget is left" in analyst.get("/datasets/town").text
+    assert "of your group's budget is left" in analyst.get("/").text
     assert allocate(curator, action="leave", name="ana").status_code == 303
     assert service.ask({**ASKED, "privacy": {"kind": "zcdp", "rho": 0.5}}).status_code == 200
     assert allocate(curator, action="no-limit", whom="analyst:ana").status_code == 303

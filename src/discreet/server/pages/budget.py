@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _WARN_SHARE, _BAD_SHARE = 0.75, 0.95  # shares spent above which a bar changes its color
 _USUAL_SHARE = 100  # queries that the suggested cost allows
 _PERCENTAGE = "The pool in which all costs add up; it is not epsilon divided by its limit."
-WHOSE = {"own": "your budget", "total": "the shared budget"}
-"""Names of the two budgets that a caller's queries are charged to."""
+WHOSE = {"own": "your budget", "group": "your group's budget", "total": "the shared budget"}
+"""Names of the budgets that a caller's queries are charged to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,10 +148,9 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
         Whether the caller has asked before, and how many more queries like the last one fit; None if it was
         free.
     """
-    own, total = accounts["own"], accounts["total"]
+    own, group, total = accounts["own"], accounts["group"], accounts["total"]
     has_own_limit = own["left"] is not None
-    shares = {name: share for name in WHOSE if (share := spent_share(accounts[name])) is not None}
-    nearer = max(shares, key=shares.__getitem__, default="total")
+    nearer = nearest_budget(accounts)
     account = accounts[nearer]
     currency, limit = account_currency(account)
     amounts = [("You spent", format_spending(own))]
@@ -161,6 +160,13 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
             ("Your limit", describe_promise(own["limit"])),
             ("Left for you", format_amounts(own["left"], up=False)),
         ]
+    if group is not None:
+        amounts.append((f"Group {formatting.name(group['name'])} spent", format_spending(group)))
+        if group["left"] is not None:
+            amounts += [
+                ("Its limit", describe_promise(group["limit"])),
+                ("Left for the group", format_amounts(group["left"], up=False)),
+            ]
     amounts.append(("All together spent", format_spending(total)))
     if total["left"] is not None:
         amounts += [
@@ -180,6 +186,16 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
         bar=account_bar(account, left=True),
         amounts=tuple(amounts),
     )
+
+
+def nearest_budget(accounts: Mapping[str, Any]) -> str:
+    """Return which budget of a caller is used up first, a key of `WHOSE`; "total" if none has a limit."""
+    shares = {
+        name: share
+        for name in WHOSE
+        if accounts[name] is not None and (share := spent_share(accounts[name])) is not None
+    }
+    return max(shares, key=shares.__getitem__, default="total")
 
 
 def format_left(used: Mapping[str, Any], nearer: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from discreet import formatting
 from discreet.errors import DiscreetError
 from discreet.server.errors import ONLY_OPERATORS, ApiError, ApiException, curator_error
-from discreet.server.pages.budget import WHOSE, account_bar, format_left, spent_share
+from discreet.server.pages.budget import account_bar, format_left, nearest_budget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,8 +36,7 @@ class CatalogueCard:
 
 def catalogue_card(entry: Mapping[str, Any]) -> CatalogueCard:
     """Return the card of an entry, as :meth:`Service.catalogue` returns it."""
-    shares = {name: share for name in WHOSE if (share := spent_share(entry[name])) is not None}
-    nearer = max(shares, key=shares.__getitem__, default="total")
+    nearer = nearest_budget(entry)
     used = entry[nearer]["used"]
     rows = "number of rows not public" if entry["n_rows"] is None else _count(entry["n_rows"], "row")
     return CatalogueCard(
