@@ -117,7 +117,7 @@ class Visitor:
             .attributes["value"]
         )
 
-    def fill(self, page: Element, action: str, **changed: str) -> dict[str, str]:
+    def fill(self, page: Element, action: str, /, **changed: str) -> dict[str, str]:
         """Return the fields of a form as the page shows them, some of them changed."""
         form = next(page.all("form", action=action))
         sent: dict[str, str] = {}
@@ -135,7 +135,7 @@ class Visitor:
                 sent[name] = item.attributes.get("value", "")
         return {**sent, **changed}
 
-    def send(self, page: Element, action: str, **changed: str) -> httpx.Response:
+    def send(self, page: Element, action: str, /, **changed: str) -> httpx.Response:
         """Send a form of a page."""
         return self.client.post(action, data=self.fill(page, action, **changed))
 

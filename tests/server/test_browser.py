@@ -343,6 +343,8 @@ def test_every_page_fits_narrow_and_wide_screens_and_can_be_read_light_and_dark(
     ):
         service.ask({"kind": "sentence", "text": text, "privacy": {"kind": "zcdp", "rho": 0.5}})
     service.ask({"kind": "sentence", "text": "count where x", "privacy": {"kind": "zcdp", "rho": 0.5}})
+    price = {"privacy": {"kind": "zcdp", "rho": 0.1}}
+    service.whole.access.saved.save("ana", "town", "older people", "count where age > 64", price)
     receipts = [entry.receipt.id for entry in service.backend.dataset.ledger.entries("ana")]
     client = service.client()
     kmeans = {"kind": "kmeans", "privacy": {"kind": "zcdp", "rho": 0.1}}
@@ -358,6 +360,7 @@ def test_every_page_fits_narrow_and_wide_screens_and_can_be_read_light_and_dark(
         "/datasets/nowhere",
         *(f"/datasets/town/answers/{one}" for one in receipts),
         "/datasets/town/history",
+        "/datasets/town/saved",
         "/datasets/town/jobs",
         *(f"/datasets/town/jobs/{one}" for one in jobs),
         "/datasets/town/curator/analysts/ana",

@@ -23,6 +23,7 @@ from discreet.server.callers import (
     highest_role,
     new_secret,
 )
+from discreet.server.saved_questions import SavedQuestions
 from discreet.server.sign_in import Identity, SignInConfig, merge_roles
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _ATTEMPT_SECONDS = 3600.0  # for which a used attempt is known; its ID token is 
 
 
 class AccessStore:
-    """Tokens, grants, sessions and stop switches of one service.
+    """Tokens, grants, sessions and stop switches of one service; `saved` holds the questions people saved.
 
     Parameters
     ----------
@@ -72,6 +73,7 @@ class AccessStore:
     ) -> None:
         """Open the database, and create it if it does not exist."""
         self._database = open_access_database(address)
+        self.saved = SavedQuestions(self._database)
         self._clock = clock
         self._sign_in = sign_in
         self._lock = threading.Lock()

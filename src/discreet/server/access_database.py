@@ -8,6 +8,7 @@
 ``sign_ins``    digest, person, CSRF token and end of every browser session that a sign-in opened
 ``attempts``    digests of attempts to sign in that were used, until they have expired
 ``stops``       data sets that are stopped, by which caller and since when
+``saved``       questions that people saved, by which caller and for which data set
 """
 
 from __future__ import annotations
@@ -62,6 +63,9 @@ CREATE TABLE IF NOT EXISTS sign_ins (
     digest {bytes} PRIMARY KEY, name TEXT NOT NULL REFERENCES identities (name), form TEXT NOT NULL,
     expires REAL NOT NULL{rowid});
 CREATE TABLE IF NOT EXISTS attempts (digest {bytes} PRIMARY KEY, expires REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS saved (
+    id TEXT PRIMARY KEY, caller TEXT NOT NULL, dataset TEXT NOT NULL, title TEXT NOT NULL,
+    text TEXT NOT NULL, price TEXT NOT NULL, created REAL NOT NULL, UNIQUE (caller, dataset, title));
 """
 SQLITE_TABLES = _TABLES.format(version="", number="INTEGER PRIMARY KEY", bytes="BLOB", rowid="")
 # SQLite numbers rows by itself, in the column rowid.
@@ -352,8 +356,9 @@ class _PostgresAccess(AccessDatabase):
                     connection.execute("INSERT INTO about VALUES (%s, 0, 0)", (FORMAT,))
                 else:
                     check_format("access", self.shown, _parse_mark(self.shown, mark), FORMAT)
-                    if connection.execute("SELECT to_regclass('attempts')").fetchall() == [(None,)]:
-                        connection.execute(_POSTGRES_TABLES.encode())  # from before people signed in
+                    found = "SELECT to_regclass(%s)"
+                    if any(connection.execute(found, (name,)).fetchone() == (None,) for name in self.tables):
+                        connection.execute(_POSTGRES_TABLES.encode())  # of a version with fewer tables
         except self._psycopg.Error as problem:
             raise unreachable_error(self.shown, problem) from None
 

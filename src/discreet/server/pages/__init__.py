@@ -4,7 +4,8 @@
 ``sign_in`` is the way in through an OpenID Connect provider; ``budget``, ``columns`` and ``answer`` present
 budgets, columns and answers as text and charts; ``history`` recalls past answers by their receipts; ``trial``
 answers from dummy rows; ``completion`` suggests words; ``catalogue`` lists data sets, ``jobs`` long questions
-and models; ``ask`` is the page of analysts, and ``curator`` and ``people`` are those of curators.
+and models, ``saved`` what an analyst saved; ``ask`` is the page of analysts, and ``curator`` and ``people``
+are those of curators.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
-from discreet.server.pages import ask, catalogue, completion, curator, history, jobs, page, people
+from discreet.server.pages import ask, catalogue, completion, curator, history, jobs, page, people, saved
 from discreet.server.pages.page import page_endpoint
 from discreet.server.sign_in import CALLBACK
 
@@ -67,6 +68,9 @@ def router(service: Service) -> APIRouter:
         ("/answers/{receipts}", "GET", ask.answer_page),
         ("/answers/{receipts}/answer.{ending}", "GET", ask.answer_file),
         ("/history", "GET", history.history_page),
+        ("/saved", "GET", saved.saved_page),
+        ("/saved/{question}", "POST", saved.change),
+        ("/saved/{question}/run", "POST", saved.run),
         ("/jobs", "GET", jobs.jobs_page),
         ("/jobs", "POST", jobs.train),
         ("/jobs/{job}", "GET", jobs.job_page),

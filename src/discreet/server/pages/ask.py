@@ -12,9 +12,10 @@ from urllib.parse import urlencode
 from starlette.responses import JSONResponse
 
 from discreet import formatting
-from discreet.errors import NOTHING_CHARGED, DiscreetError
+from discreet.errors import NOTHING_CHARGED, DiscreetError, ParameterError
 from discreet.privacy.rounding import four_digits
 from discreet.query.intervals import interval_width
+from discreet.query.language.query import parse_stored_query
 from discreet.query.results import QueryResult
 from discreet.server.api import requests
 from discreet.server.api.job_routes import start_job
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from discreet.server.pages.history import PastAnswer
+    from discreet.server.saved_questions import SavedQuestion
 
 _RECENT = 12  # charges that the page lists
 LONG_WORK = 2.0
@@ -66,8 +68,41 @@ class RefineForm:
 
 
 async def ask_page(page_request: PageRequest) -> Response:
-    """Return the page with an empty form."""
-    return await page_request.run_in_thread(lambda: _ask_page(page_request, _fresh_form(page_request)))
+    """Return the page with an empty form, or with a saved question and its price."""
+    saved = page_request.http.query_params.get("saved")
+
+    def work() -> Response:
+        if saved is None:
+            return _ask_page(page_request, _fresh_form(page_request))
+        question = page_request.service.access.saved.find(
+            page_request.caller.name, page_request.target.name, saved
+        )
+        if question is None:
+            raise ApiException(NOT_FOUND)
+        form = saved_form(page_request, question)
+        return _ask_page(page_request, form, with_price=True, title=question.title)
+
+    return await page_request.run_in_thread(work)
+
+
+def saved_form(page_request: PageRequest, question: SavedQuestion) -> AskForm:
+    """Return the form of a saved question; as text if the schema can no longer read it."""
+    fresh = AskForm(source="sql", sql=question.text)
+    try:
+        query = parse_stored_query(question.text, page_request.target.dataset.schema)
+    except DiscreetError:
+        return fresh.with_price(question.price)
+    return AskForm.from_query(query, AskForm()).with_price(question.price)
+
+
+def is_free(page_request: PageRequest, form: AskForm) -> bool:
+    """Return whether the query of a form would be answered without a charge; False if it is refused."""
+    try:
+        request = _parse(form.request(page_request.target.dataset.schema))
+        preview = page_request.target.preview(page_request.caller, request)
+    except (FieldError, DiscreetError, ApiException):
+        return False
+    return bool(preview["free"] or not preview["cost"])
 
 
 async def ask(page_request: PageRequest) -> Response:
@@ -79,7 +114,10 @@ async def ask(page_request: PageRequest) -> Response:
     form = AskForm.from_fields(fields, await page_request.run_in_thread(lambda: _fresh_form(page_request)))
     match fields.get("do"):
         case "ask":
-            return await _submit(page_request, form, fields)
+            return await submit(page_request, form, fields)
+        case "save":
+            title = fields.get("title", "").strip()
+            return await page_request.run_in_thread(lambda: _save(page_request, form, title))
         case "job":
             return await _start_job(page_request, form, fields)
         case "try":
@@ -99,13 +137,25 @@ async def refine(page_request: PageRequest) -> Response:
         # As query text, which can express more than the fields of the form.
         return AskForm.from_fields({"source": "sql", "sql": str(past.asked), **price}, form)
 
-    return await _submit(page_request, await page_request.run_in_thread(work), fields, refines=receipts)
+    return await submit(page_request, await page_request.run_in_thread(work), fields, refines=receipts)
 
 
-async def _submit(
+async def submit(
     page_request: PageRequest, form: AskForm, fields: Mapping[str, str], *, refines: Sequence[str] = ()
 ) -> Response:
-    """Ask the query of a form and redirect to its answer, or show the form with the error."""
+    """Ask the query of a form and redirect to its answer, or show the form with the error.
+
+    Parameters
+    ----------
+    page_request : PageRequest
+        Request of the caller who asks.
+    form : AskForm
+        Form with the query.
+    fields : mapping of str to str
+        Fields that were sent, of which ``key`` recognizes a form that is sent twice.
+    refines : sequence of str
+        Receipts of the answer that the new one refines; empty for none.
+    """
     try:
         request = form.request(page_request.target.dataset.schema)
         if refines:
@@ -143,6 +193,24 @@ async def _start_job(page_request: PageRequest, form: AskForm, fields: Mapping[s
     except (FieldError, DiscreetError, ApiException) as error:
         return await page_request.run_in_thread(partial(_error_page, page_request, form, error))
     return redirect(f"{page_request.base}/jobs/{job}")
+
+
+def _save(page_request: PageRequest, form: AskForm, title: str) -> Response:
+    """Save the query of a form under a title, or show the form with the error; nothing is asked."""
+    try:
+        request = form.request(page_request.target.dataset.schema)
+        text = str(page_request.target.dataset.parse_query(_parse(request)))
+        price = {name: value for name, value in request.items() if name in ("privacy", "sd")}
+        try:
+            page_request.service.access.saved.save(
+                page_request.caller.name, page_request.target.name, title, text, price
+            )
+        except ParameterError as error:
+            problem = api_error_from(error)
+            raise FieldError("title", problem.message, problem.hint) from None
+    except (FieldError, DiscreetError, ApiException) as error:
+        return _error_page(page_request, form, error, title=title)
+    return redirect(f"{page_request.base}/saved?done=saved")
 
 
 def _answer_address(page_request: PageRequest, answer: Mapping[str, Any]) -> str:
@@ -223,8 +291,12 @@ def _ask_page(
     with_price: bool = False,
     answer: AnswerView | None = None,
     refining: RefineForm | None = None,
+    title: str = "",
 ) -> Response:
-    """Return the page with a form, its errors or, with `with_price`, its cost, and an answer if given."""
+    """Return the page with a form, its errors or, with `with_price`, its cost, and an answer if given.
+
+    `title` is the name under which the query of the form is saved, or would be.
+    """
     service = page_request.target
     columns = column_views(service.dataset.schema)
     budget = caller_budget(page_request)
@@ -250,6 +322,7 @@ def _ask_page(
         examples=examples(columns),
         exactness=list(_EXACTNESS.items()),
         key=new_key(),
+        title=title,
         rows_words=_rows_text(page_request),
         recent=history_lines(past_answers(page_request, most=_RECENT), budget, page_request.base),
     )
@@ -290,11 +363,11 @@ def _trial_page(page_request: PageRequest, form: AskForm) -> Response:
     return _ask_page(page_request, form, with_price=True, answer=card)
 
 
-def _error_page(page_request: PageRequest, form: AskForm, error: Exception) -> Response:
+def _error_page(page_request: PageRequest, form: AskForm, error: Exception, title: str = "") -> Response:
     if not isinstance(error, FieldError):
         page_request.middleware.metrics.count_refusal(api_error_from(error).code)
     messages, status = _field_messages(page_request, error)
-    return _ask_page(page_request, form, errors=messages, status=status)
+    return _ask_page(page_request, form, errors=messages, status=status, title=title)
 
 
 def _field_messages(page_request: PageRequest, error: Exception) -> tuple[dict[str, FieldMessage], int]:

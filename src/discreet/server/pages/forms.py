@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from discreet.errors import ExpressionRefused, ParameterError
+from discreet.formatting import currency_symbol
 from discreet.noise import Stream
 from discreet.query.intervals import interval_width
 from discreet.query.language import parse
@@ -125,6 +126,11 @@ class AskForm:
             edges2=second[1],
             sql=query.sql,
         )
+
+    def with_price(self, price: Mapping[str, Any]) -> AskForm:
+        """Return the form with the exactness of a request, given by its ``privacy`` or ``sd``."""
+        exact, amount = _form_exactness(price)
+        return replace(self, exact=exact, amount=amount)
 
     def request(self, schema: Schema) -> dict[str, Any]:
         """Return the request body for the query in the form.
@@ -261,6 +267,27 @@ def _promise(currency: str, amount: float) -> dict[str, Any]:
         raise FieldError("amount", "Choose what the number means.", "the price, or the margin of error")
     kind, name = PROMISES[currency]
     return {"kind": kind, name: amount}
+
+
+def _form_exactness(price: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what the fields of a form say about the exactness of a request, so that they give it again."""
+    if "sd" in price:
+        width = interval_width("gaussian")
+        margin = price["sd"] * width
+        texts = [f"{margin:.{digits}g}" for digits in range(1, 18)]
+        # The shortest that gives the same noise: another one would be another question, and paid for anew.
+        return "margin", next((text for text in texts if float(text) / width == price["sd"]), texts[-1])
+    privacy = price["privacy"]
+    ((exact, name),) = [(exact, name) for exact, (kind, name) in PROMISES.items() if kind == privacy["kind"]]
+    return exact, repr(privacy[name])
+
+
+def format_exactness(price: Mapping[str, Any]) -> str:
+    """Return the exactness of a request as text: a margin of error, or a price."""
+    exact, amount = _form_exactness(price)
+    if exact == "margin":
+        return f"\u00b1\u00a0{float(amount):.4g} (95 %)"
+    return f"{currency_symbol(exact)} = {float(amount):g}"
 
 
 def new_key() -> str:

@@ -278,13 +278,14 @@ class PageRequest:
         if self._target is not None:
             links[1:1] = [
                 (self.base, "Ask"),
+                (f"{self.base}/saved", "Saved"),
                 (f"{self.base}/jobs", "Jobs"),
                 (f"{self.base}/history", "History"),
             ]
             if caller.may("curator", self.target.name):
                 links.insert(-1, (f"{self.base}/curator", "Curator"))
             part = path.removeprefix(self.base).partition("/")[2].partition("/")[0]
-            section = f"{self.base}/{part}" if part in ("history", "jobs", "curator") else self.base
+            section = f"{self.base}/{part}" if part in ("history", "jobs", "saved", "curator") else self.base
         return tuple(NavItem(href, text, section == href) for href, text in links)
 
 

@@ -1,0 +1,171 @@
+"""Questions that analysts have saved under names of their own, in the database of the access store."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import ParameterError
+from discreet.noise import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from discreet.server.access_database import AccessDatabase
+
+MOST_SAVED = 100
+"""Questions that one person may save on one data set."""
+MOST_TITLE = 80
+"""Characters that the name of a saved question may have."""
+_MOST_TEXT = 8192  # characters of a question, as a request may have
+_COLUMNS = "id, title, text, price, created"
+_OWN = "caller = ? AND dataset = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedQuestion:
+    """A saved question.
+
+    Attributes
+    ----------
+    id : str
+        Random name by which it is found.
+    title : str
+        Name that its owner gave it, unique among those of one owner on one data set.
+    text : str
+        The question in the query language.
+    price : mapping
+        How exact its answer is: ``privacy`` or ``sd``, as in a request.
+    created : float
+        Time at which it was saved, in seconds since 1970.
+    """
+
+    id: str
+    title: str
+    text: str
+    price: Mapping[str, Any]
+    created: float
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The request that asks it."""
+        return {"kind": "sentence", "text": self.text, **self.price}
+
+
+class SavedQuestions:
+    """Saved questions of all people who ask a service.
+
+    Parameters
+    ----------
+    database : AccessDatabase
+        Database that holds them, beside tokens and sessions.
+
+    Privacy
+    -------
+    A question is found by its id together with its owner and its data set: a wrong id and the id of somebody
+    else's question give the same result. Nothing of an answer is stored.
+    """
+
+    def __init__(self, database: AccessDatabase) -> None:
+        self._database = database
+
+    def list(self, caller: str, dataset: str) -> list[SavedQuestion]:
+        """Return the questions that a person saved on a data set, by title."""
+        rows = self._database.rows(
+            f"SELECT {_COLUMNS} FROM saved WHERE {_OWN} ORDER BY title",  # noqa: S608 - no input
+            caller,
+            dataset,
+        )
+        return [_question(row) for row in rows]
+
+    def find(self, caller: str, dataset: str, id: str) -> SavedQuestion | None:
+        """Return a question of a person; None for any id that is not one."""
+        rows = self._database.rows(
+            f"SELECT {_COLUMNS} FROM saved WHERE {_OWN} AND id = ?",  # noqa: S608 - no input
+            caller,
+            dataset,
+            id,
+        )
+        return _question(rows[0]) if rows else None
+
+    def save(self, caller: str, dataset: str, title: str, text: str, price: Mapping[str, Any]) -> str:
+        """Save a question and return its id.
+
+        Parameters
+        ----------
+        caller, dataset : str
+            Names of the person, who alone will find it, and of the data set.
+        title : str
+            Name of the question, which no other one of the same person and data set has.
+        text : str
+            The question in the query language.
+        price : mapping
+            ``privacy`` or ``sd`` of the request that asks it.
+
+        Raises
+        ------
+        ParameterError
+            The title is in use or not allowed, or there are as many questions as one person may save.
+        """
+        _check_title(title)
+        if len(text) > _MOST_TEXT:
+            raise ParameterError(
+                f"text of a saved question must have at most {_MOST_TEXT:,} characters, and has more."
+            )
+        name = f"{Stream().integer(128):032x}"
+        with self._database.transaction() as execute:
+            rows = execute(f"SELECT title FROM saved WHERE {_OWN}", (caller, dataset)).fetchall()  # noqa: S608
+            titles = [used for (used,) in rows]
+            if title in titles:
+                raise _used(title)
+            if len(titles) >= MOST_SAVED:
+                raise ParameterError(
+                    f"Saved questions must be at most {MOST_SAVED} on one data set, and you have as many. "
+                    "Delete one first."
+                )
+            execute(
+                "INSERT INTO saved (id, caller, dataset, title, text, price, created) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (name, caller, dataset, title, text, json.dumps(dict(price)), time.time()),
+            )
+        return name
+
+    def rename(self, caller: str, dataset: str, id: str, title: str) -> bool:
+        """Give a question of a person another title; return False for any id that is not one."""
+        _check_title(title)
+        with self._database.transaction() as execute:
+            rows = execute(f"SELECT id, title FROM saved WHERE {_OWN}", (caller, dataset)).fetchall()  # noqa: S608
+            if any(used == title and other != id for other, used in rows):
+                raise _used(title)
+            changed = execute(
+                f"UPDATE saved SET title = ? WHERE {_OWN} AND id = ?",  # noqa: S608 - no input
+                (title, caller, dataset, id),
+            )
+            return changed.rowcount == 1
+
+    def delete(self, caller: str, dataset: str, id: str) -> bool:
+        """Delete a question of a person; return False for any id that is not one."""
+        with self._database.transaction() as execute:
+            deleted = execute(f"DELETE FROM saved WHERE {_OWN} AND id = ?", (caller, dataset, id))  # noqa: S608
+            return deleted.rowcount == 1
+
+
+def _question(row: tuple[Any, ...]) -> SavedQuestion:
+    id, title, text, price, created = row
+    return SavedQuestion(id, title, text, json.loads(price), created)
+
+
+def _check_title(title: str) -> None:
+    if not (0 < len(title) <= MOST_TITLE and title.isprintable() and title == title.strip()):
+        raise ParameterError(
+            f"name of a saved question must be 1 to {MOST_TITLE} printable characters without spaces around "
+            "them, and is not."
+        )
+
+
+def _used(title: str) -> ParameterError:
+    return ParameterError(
+        f"name of a saved question must be new, and you have saved one as {title!r}. Choose another name."
+    )
