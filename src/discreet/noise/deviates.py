@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from discreet.noise._kernels import kernels_for
+from discreet.noise._kernels import kernels_for, unit_float
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -294,10 +294,10 @@ def _settle_proposals(
     place = (entry >> _SLOT_BITS) + table.half
     shared = np.flatnonzero((entry & 0xFFFF) == 0)
     place[shared] = table.places(slot[shared], first[shared], second[shared])
-    u = offset * 2.0**-64
+    u = unit_float(offset)
     v = np.where(place >= table.half, u, 1.0 - u)
     probability = np.exp(-v * (table.slope[place] + table.curvature * v))
-    number = lot * 2.0**-16 + third * 2.0**-80
+    number = lot * 2.0**-16 + unit_float(third) * 2.0**-16
     accepted = number < probability - _MARGIN
     tails = {}
     for i in np.flatnonzero(accepted != (number < probability + _MARGIN)):
