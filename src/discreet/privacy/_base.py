@@ -110,6 +110,7 @@ class Promise(metaclass=CheckedArguments):
             f"{type(self).__name__}.delta_at", "epsilon", epsilon, least=0.0,
             way_out="Zero asks for the total variation between neighbors.",
         )  # fmt: skip
+        # The curve was rounded up by itself; the sum is exact, and rounded up once more.
         return min(1.0, float_up(exact(self._ideal_delta(epsilon)) + self._sampler_delta(epsilon)))
 
     def epsilon_at(self, delta: float) -> float:
@@ -151,6 +152,7 @@ class Promise(metaclass=CheckedArguments):
             least=1,
             way_out="It is the largest number of rows that one unit owns.",
         )
+        # A group of one is the same promise, and keeps its exact numbers.
         name = unit or (self.unit if m == 1 else f"group of {m} {self.unit}s")
         return dataclasses.replace(self if m == 1 else self._extend_to_group(m), unit=name)
 
@@ -214,6 +216,7 @@ def check_names(owner: str, parameter: str, value: Any) -> tuple[str, ...]:
             f"{parameter} of {owner} must be a tuple of strings, got {value!r}. "
             f"For one entry write {parameter}=('name',)."
         )
+    # Each once, in the order given: two spellings of one promise must be equal.
     return tuple(dict.fromkeys(value))
 
 

@@ -180,6 +180,7 @@ class ErrorFloor(Promise):
         set_field(self, "unpublished", unpublished_names)
         set_field(self, "unit", unit)
         set_field(self, "neighbors", neighbors)
+        # A floor is about its own columns, unless the caller names others.
         set_field(self, "covers", tuple(sorted(column_floors)) if covers is None else covers)
         set_field(self, "assumes", assumes)
         set_field(self, "arithmetic", arithmetic)
@@ -209,6 +210,7 @@ class ErrorFloor(Promise):
         """Return plain JSON values, from which :func:`promise_from_dict` makes an equal promise."""
         values = Promise.to_dict(self)
         del values["entries"]
+        # Left out where it is empty, as in most statements.
         if not self.unpublished:
             del values["unpublished"]
         values["columns"] = {name: dataclasses.asdict(floor) for name, floor in self.entries}

@@ -70,6 +70,7 @@ def theorem_4_variance(epsilon: float, delta: float, queries: int) -> float:
     docs/explanation/theorems/sulq-4.md.
     """
     _check_arguments("theorem_4_variance", epsilon, delta, queries)
+    # The proof fails in two ways, each with half of delta.
     half = delta / 2
     spread = math.sqrt(2 * math.log(2 / half))
     first = 8 * math.log(2 / half) * math.log(queries / half) * queries / epsilon**2
@@ -92,6 +93,7 @@ def theorem_5_scale(epsilon: float, queries: int) -> float:
     ---------
     The density is ``exp(-abs(x) / R) / (2 R)``: docs/explanation/theorems/sulq-5.md.
     """
+    # Theorem 5 has no delta; any valid one passes the common check.
     _check_arguments("theorem_5_scale", epsilon, 0.5, queries)
     return queries / epsilon
 
@@ -115,6 +117,7 @@ def odds_variance(epsilon: float, delta: float, queries: int) -> float:
     docs/explanation/theorems/sulq-odds.md.
     """
     _check_arguments("odds_variance", epsilon, delta, queries)
+    # Each answer costs rho = 1 / (2 v), and T of them add up to the rho of the budget.
     return queries / (2 * odds_rho(epsilon, delta))
 
 
@@ -135,6 +138,7 @@ def dp_variance(epsilon: float, delta: float, queries: int) -> float:
     docs/explanation/theorems/analytic-gaussian.md.
     """
     _check_arguments("dp_variance", epsilon, delta, queries)
+    # T answers of variance v about a sum of sensitivity 1 have mu = sqrt(T / v) together.
     return queries / gaussian_mu(epsilon, delta) ** 2
 
 
@@ -238,6 +242,7 @@ class PosteriorOdds(Promise):
     @property
     def gaussian_share(self) -> float:
         """Gaussian mu that one query may cost: T times its rho is within the budget."""
+        # Straight from rho: by way of the variance a second rounding could pass the budget.
         if self.theorem == "corrected":
             return root_down(2 * exact(odds_rho(self.epsilon, self.delta)) / self.queries)
         return root_down(1 / Fraction(self.variance))
@@ -249,6 +254,7 @@ class PosteriorOdds(Promise):
         }
 
     def _ideal_delta(self, epsilon: float) -> float:
+        # With probability delta the rise has no bound; otherwise it is at most that of a pure epsilon.
         rest = (1 - exact(self.delta)) * exact(pure_delta(self.epsilon, epsilon))
         return float_up(exact(self.delta) + rest)
 

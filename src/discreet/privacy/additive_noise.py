@@ -147,4 +147,5 @@ class LaplaceNoise:
 
 def _scale_mean_square(mean_square: float, unit: float) -> float:
     """Return ``mean_square * unit**2``, rounded down."""
+    # The three products round by less than the 8 units that are subtracted.
     return mean_square * unit * unit * (1.0 - 8.0 * UNIT)

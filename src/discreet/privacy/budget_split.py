@@ -78,6 +78,7 @@ class BudgetSplit:
         planned: int | None = None,
     ) -> None:
         """Normalize the weights, and compute the promise of all queries with their samplers."""
+        # Fractions, so that the shares add up to exactly 1 and no rounding overdraws a ledger.
         exact_weights = {name: Fraction(float(weight)) for name, weight in weights.items()}
         if not exact_weights or min(exact_weights.values()) <= 0:
             raise ParameterError(
@@ -88,12 +89,14 @@ class BudgetSplit:
         self._parts = {name: weight / total for name, weight in exact_weights.items()}
         self.split = {name: float(part) for name, part in self._parts.items()}
         self._common: dict[str, Any] = {"unit": unit, "neighbors": neighbors}
+        # The size of an answer may not be known yet, so every query is counted with the largest one.
         draws = (len(weights) if planned is None else planned) * _MOST_ENTRIES
         self.whole: Promise
         if isinstance(privacy, NoPromise):
             self.whole = privacy
             return
         check_neighbors(privacy, neighbors, "several questions")
+        # Pure promises are kept by Laplace noise, all others by Gaussian noise, whose mu add up in squares.
         if isinstance(privacy, PureDP):
             variation = draws * samplers.LAPLACE_TOTAL_VARIATION
             self.whole = PureDP(epsilon=privacy.epsilon, total_variation=variation, **self._common)
@@ -136,9 +139,11 @@ class BudgetSplit:
         share = self._parts[name] * fraction
         if isinstance(self.whole, PureDP):
             part = float_down(exact(self.whole.epsilon) * share)
+            # A share may be rounded down to 0, for which there is no noise.
             if part > 0:
                 return PureDP(epsilon=part, **self._common)
         elif isinstance(self.whole, GaussianDP):
+            # Shares are of mu squared, which adds up over queries where mu does not.
             part = root_down(exact(self.whole.mu) ** 2 * share)
             if part > 0:
                 return GaussianDP(mu=part, **self._common)
@@ -156,6 +161,7 @@ def _total_mu(privacy: ApproxDP | ZCDP | GaussianDP, variation: float) -> float:
         return privacy.mu
     if isinstance(privacy, ZCDP):
         return root_down(2 * exact(privacy.rho))
+    # As a ledger for Gaussian noise does, so that a limit of this promise admits all queries.
     reserved = exact(privacy.delta) * _FOR_SAMPLERS
     if sampling_delta(exact(variation), privacy.epsilon) > reserved:
         raise PromiseError(

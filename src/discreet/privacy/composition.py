@@ -134,6 +134,7 @@ class Spending:
                 f"promises of a charge must be a promise or several, got {promises!r}. "
                 "Give for instance PureDP(epsilon=0.1)."
             )
+        # Floors, and results without a promise, bound no epsilon: they do not decide what a charge covers.
         private = [part for part in parts if not isinstance(part, (ErrorFloor, NoPromise))]
         total = cls(charges=1)
         for part in parts:
@@ -144,6 +145,7 @@ class Spending:
         covered: set[str] = set()
         for part in private:
             covered.update(part.covers or ())
+        # One part about the whole row protects every column, whatever the other parts cover.
         whole = not private or any(part.covers is None for part in private)
         return dataclasses.replace(
             total,
@@ -194,6 +196,7 @@ class Spending:
         costs = dict(self.columns)
         for name, cost in other.columns:
             costs[name] = costs[name] + cost if name in costs else cost
+        # A proof in real numbers anywhere makes the total no stronger than that.
         real = "real" in (self.arithmetic, other.arithmetic)
         return Spending(
             charges=self.charges + other.charges,
@@ -258,6 +261,7 @@ class Spending:
             "Spending.delta_at", "epsilon", epsilon, least=0.0,
             way_out="Zero asks for the total variation between neighbors.",
         )  # fmt: skip
+        # Pure and point events alone have the curve of randomized response.
         if not self.rho:
             return self._delta_without_rho(epsilon)
         extra_delta = self.point_delta.exact + sampling_delta(self.total_variation.exact, epsilon)
@@ -283,6 +287,7 @@ class Spending:
         total_epsilon = float(self.linear)
         basic: Promise = PureDP(epsilon=total_epsilon, total_variation=tau)
         if self.point_delta:
+            # ApproxDP refuses a delta of 1, which promises nothing.
             if self.point_delta.exact >= 1:
                 return 1.0
             basic = ApproxDP(epsilon=total_epsilon, delta=float(self.point_delta), total_variation=tau)
@@ -316,6 +321,7 @@ class Spending:
     def _ideal_epsilon(self, delta: float) -> float:
         """Return the smallest epsilon at `delta` for perfect samplers, over the same readings as delta_at."""
         rest = exact(delta) - self.point_delta.exact
+        # Gaussian noise has no finite epsilon at delta 0, so nothing may be left over for it.
         if rest < 0 or (self.rho and rest == 0):
             raise PromiseError(
                 f"delta must be above {self.delta:g}, the sum of the point events' deltas, to read "
@@ -371,6 +377,7 @@ class Spending:
         }
         if delta is not None:
             return ApproxDP(epsilon=self.epsilon_at(delta), delta=delta, **common)
+        # At a delta the samplers are paid from it above; here the promise has to carry them.
         common["total_variation"] = float(self.total_variation)
         used = {name for name in AMOUNTS if getattr(self, name)} - {"renyi", "total_variation"}
         if used == {"gaussian"}:
@@ -476,6 +483,7 @@ def _promise_cost(promise: Promise, order: float | None) -> Spending:
                 f"promise of a charge must be of a kind with a composition rule, got "
                 f"{type(promise).__name__}. Charge what its noise costs: GaussianDP(mu) or PureDP(epsilon)."
             )
+    # Gaussian and concentrated events cost their rho at every order, and are counted as that.
     if order is not None and isinstance(promise, PureDP | ApproxDP):
         amounts["renyi"] = Amount.rounded_up(pure_cost(exact(promise.epsilon), exact(order)))
     return Spending(

@@ -107,6 +107,7 @@ def bayes_floor(
         _mean_square(prior, noise.compose(releases)),
         prior,
         total_variation=tv,
+        # Storing a value as a float moves it like a lattice does, and is paid for like one.
         lattice_step=step + prior.slack,
     )
 
@@ -181,6 +182,7 @@ def column_floor(
     ``docs/explanation/theorems/bayes-floor.md``.
     """
     error = min(error, prior.largest)
+    # Also of NaN nothing is stated.
     if not error > 0:
         return None
     if isinstance(prior, ListPrior):
@@ -239,6 +241,7 @@ def van_trees_floor(noise: Noise, prior: Prior, *, releases: int = 1) -> float:
     width = float(prior.upper) - float(prior.lower)
     # 4 pi^2 / width^2 is the information of the cosine-squared prior, the least on an interval.
     information = releases * noise.information + (2.0 * math.pi / width) ** 2 * (1.0 + 8.0 * UNIT)
+    # Information is rounded up and its inverse down, both towards a smaller floor.
     return 1.0 / math.sqrt(information * (1.0 + 8.0 * UNIT)) * (1.0 - 8.0 * UNIT)
 
 
@@ -350,6 +353,7 @@ def least_noise(
     while floor(high) < error:
         low, high = high, growth * high
         growth = min(2.0, growth**8)
+        # So wide, noise leaves a blind guess: rounding alone keeps the floor below the ceiling.
         if high > _MANY * prior.width:
             raise beyond_ceiling_error("least_noise", error, ceiling, f"a value {prior.name}", column)
     while low == high or floor(low) >= error:
@@ -364,6 +368,7 @@ def least_noise(
     )
     # find_root may stop just below the root, where the floor is not reached.
     size = step_until(lambda size: size >= high or floor(size) >= error, math.exp(log_size), 1.0)
+    # Few digits, so that processors whose last bits differ calibrate to the same noise.
     size = shorter_up(min(size, high))
     while floor(size) < error:
         size = shorter_up(math.nextafter(size, math.inf))

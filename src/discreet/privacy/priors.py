@@ -84,6 +84,7 @@ class UniformPrior:
         """Limit of the mean square as the noise grows."""
         if self.steps is None:
             return self.largest**2
+        # The variance of a uniform law on that many equally spaced points.
         return (self.steps**2 - 1) / 12.0 * self.resolution**2 * (1.0 - 8.0 * UNIT)
 
     @property
@@ -96,6 +97,7 @@ class UniformPrior:
         steps = self.steps
         if steps is not None:
             # Values rounded down to 64-bit numbers (or all up) are that many integers plus independent rests.
+            # One point leaves nothing to guess, whatever the noise.
             if steps < 2:
                 return 0.0
             points = noise.scaled(1.0 / self.resolution).integer_mean_square(steps)

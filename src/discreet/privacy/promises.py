@@ -81,6 +81,7 @@ class PureDP(Promise):
         return pure_delta(self.epsilon, epsilon)
 
     def _ideal_epsilon(self, delta: float) -> float:
+        # By bisection: what is compared is the delta as rounded up, so that no error of an inverse matters.
         return least_epsilon(lambda x: pure_delta(self.epsilon, x) <= delta, self.epsilon)
 
     def _extend_to_group(self, m: int) -> Self:
@@ -148,6 +149,7 @@ class ApproxDP(Promise):
         return least_epsilon(lambda x: self._ideal_delta(x) <= delta, self.epsilon)
 
     def _extend_to_group(self, m: int) -> Self:
+        # The delta of a group grows by exp(m epsilon), so it may reach 1 where epsilon is large.
         delta = group_delta(self.epsilon, self.delta, m)
         if delta >= 1:
             raise PromiseError(

@@ -92,6 +92,7 @@ class Receipt:
         """Return the receipt of a result that no ledger recorded."""
         parts = (promises,) if isinstance(promises, Promise) else tuple(promises)
         when = now()
+        # A digest instead of a counter: there is no ledger that could number the receipt.
         text = canonical([what, when, [part.to_dict() for part in parts]])
         return cls(
             id="unrecorded-" + hashlib.sha256(text.encode()).hexdigest()[:16],
@@ -117,6 +118,7 @@ class Receipt:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Receipt:
         """Return the receipt that :meth:`to_dict` wrote."""
+        # A key that is not known may say something that this version would ignore.
         if set(values) != set(_names()):
             raise ParameterError(
                 f"keys of Receipt must be {', '.join(sorted(_names()))}, got "
@@ -142,6 +144,7 @@ def now() -> str:
     return datetime.now(UTC).replace(second=0, microsecond=0).isoformat(timespec="seconds")
 
 
+# NaN has no JSON, and would make two readers compute different hashes.
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

@@ -56,12 +56,14 @@ def pure_cost(epsilon: Fraction, order: Fraction) -> Fraction:
     ---------
     ``docs/explanation/theorems/renyi-filter.md``.
     """
+    # Both exponentials are 0 to all digits, and epsilon itself bounds the divergence at every order.
     if epsilon > _LARGE:
         return epsilon / order
     above, below = (
         _CONTEXT.add(1, _CONTEXT.exp(_decimal(-factor * epsilon))) for factor in (1, 2 * order - 1)
     )
     gain = Fraction(_CONTEXT.ln(_CONTEXT.divide(above, below))) / (order - 1)
+    # Never above epsilon, the divergence at an infinite order, nor below 0 by rounding.
     return min(epsilon, max(Fraction(0), epsilon - gain + _SLACK)) / order
 
 
@@ -98,6 +100,7 @@ def implied_delta(cost: Fraction, epsilon: Fraction, order: Fraction) -> Fractio
     exponent = (order - 1) * (order * cost + _conversion(Fraction(1), order) + _SLACK - epsilon)
     if exponent >= 0:
         return Fraction(1)
+    # A smaller delta has no 64-bit number: it is rounded up to the least one.
     if exponent < _LEAST_LOG:
         exponent = Fraction(_LEAST_LOG)
     return min(Fraction(1), Fraction(_CONTEXT.exp(_decimal(exponent))) + _SLACK * Fraction(1, 10**320))
@@ -128,6 +131,7 @@ def best_order(epsilon: float, delta: float) -> float:
     def rises(t: float) -> bool:
         return (log_inverse - math.log1p(t)) * (1 + 2 * t) / t / t > epsilon + math.log1p(1 / t)
 
+    # In logarithms, because orders range from just above 1 to a billion.
     low, high = math.log(LEAST), math.log(MOST)
     for _ in range(60):
         middle = (low + high) / 2

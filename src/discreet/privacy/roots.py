@@ -55,9 +55,11 @@ def find_root(
         raise ValueError(f"The values {f_last!r} and {f_here!r} at the ends of the bracket have one sign.")
     across, f_across, step_before, step = last, f_last, 0.0, 0.0
     for _ in range(_MOST_STEPS):
+        # The root is between the last two points: the bracket shrinks to them, and past steps say nothing.
         if f_last != 0.0 and (f_last < 0.0) != (f_here < 0.0):
             across, f_across = last, f_last
             step_before = step = here - last
+        # The end with the smaller value is the better guess, and becomes `here`.
         if abs(f_across) < abs(f_here):
             last, here, across = here, across, here
             f_last, f_here, f_across = f_here, f_across, f_here
@@ -65,8 +67,10 @@ def find_root(
         half = (across - here) / 2
         if f_here == 0.0 or abs(half) < tolerance:
             return here
+        # An infinite attempt fails every test below, which leaves bisection.
         attempt = math.inf
         if abs(step_before) > tolerance and abs(f_here) < abs(f_last):
+            # Two different points allow a line, three a parabola through the inverse function.
             if last == across:
                 attempt = -f_here * (here - last) / (f_here - f_last)
             else:
@@ -75,11 +79,14 @@ def find_root(
                 top = -f_here * (f_across * slope_across - f_last * slope)
                 bottom = slope_across * slope * (f_across - f_last)
                 attempt = top / bottom if bottom else math.inf
+        # Taken only if it is inside the bracket and at most half of the step before the last: a row of short
+        # steps on one side could otherwise take longer than bisection.
         if 2 * abs(attempt) < min(abs(step_before), 3 * abs(half) - tolerance):
             step_before, step = step, attempt
         else:
             step_before = step = half
         last, f_last = here, f_here
+        # Never a step below the tolerance: rounding would leave the point where it is.
         here += step if abs(step) > tolerance else math.copysign(tolerance, half)
         f_here = float(function(here))
         if math.isnan(f_here):

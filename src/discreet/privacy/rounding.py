@@ -43,6 +43,7 @@ def exact(value: float) -> Fraction:
     It differs from the 64-bit number by at most one part in 2**53, and so does a sum of such decimals
     from the sum of the numbers: less than the last digit that either prints.
     """
+    # The printed decimal, not the binary number: people add up what they read in statements.
     return Fraction(repr(float(value)))
 
 
@@ -100,6 +101,7 @@ class Amount:
         try:
             count = Fraction(text) * _ONE
         except (ValueError, ZeroDivisionError, TypeError):
+            # No whole number of units, so that the check below refuses it with one message for all.
             count = Fraction(1, 2)
         if count.denominator != 1 or count < 0:
             raise ParameterError(
@@ -121,6 +123,7 @@ class Amount:
 
     def times(self, factor: Amount) -> Amount:
         """Return the product, rounded up to a unit."""
+        # Floor division of the negative number is a ceiling.
         return Amount(-(-self.count * factor.count // _ONE))
 
     def less(self, other: Amount) -> Amount:
@@ -171,6 +174,7 @@ def finite(
 ) -> float:
     """Return ``value`` as a float inside the given limits, or raise :class:`ParameterError`."""
     try:
+        # float() would take True for 1 and "0.5" for a number: both are mistakes of the caller.
         if isinstance(value, (bool, str, bytes)):
             raise TypeError
         number = float(value)
@@ -353,6 +357,7 @@ def four_digits(value: float, *, up: bool = False) -> float:
     if not 0 < value < math.inf:
         return 0.0
     with localcontext() as context:
+        # Rounds away the error of the computation, which would turn 0.3 into 0.2999.
         context.prec = 13
         nearest = +Decimal(value)
         context.prec, context.rounding = 4, ROUND_UP if up else ROUND_DOWN
@@ -368,6 +373,7 @@ def step_until(holds: Callable[[float], bool], start: float, direction: float) -
     move = 0.0
     value = start
     while not holds(value):
+        # Doubling reaches a result that is many roundings off in few steps, and passes it by at most as much.
         move = 2.0 * UNIT if move == 0.0 else 2.0 * move
         assert move <= 1.0, "no nearby number meets the requirement"
         value = start * (1.0 + direction * move)
@@ -408,6 +414,7 @@ def smallest_epsilon(ideal: Callable[[float], float], delta: float, total_variat
     whole = exact(delta)
     for halvings in (40, 20, 10, 4, 1):
         part = whole / 2**halvings
+        # The share is smallest at epsilon 0: a part that is too small there is so everywhere.
         if sampling_delta(total_variation, 0.0) > part:
             continue
         epsilon = ideal(float_down(whole - part))

@@ -61,6 +61,7 @@ def box_diameter(lower: ArrayLike, upper: ArrayLike) -> float:
     >>> box_diameter([0, 0], [3, 4])
     5.0
     """
+    # Fractions: a difference of floats may be rounded down, and a sensitivity must not be.
     pairs = _exact_box("box_diameter", lower, upper)
     return _check_finite(
         "box_diameter", sqrt_up(sum(((high - low) ** 2 for low, high in pairs), Fraction(0)))
@@ -130,6 +131,7 @@ def lattice_sensitivity(diameter: float, step: float, dimension: int) -> float:
     diameter = finite(function, "diameter", diameter, least=0.0, way_out=way_out)
     step = finite(function, "step", step, least=0.0, way_out=way_out)
     dimension = whole(function, "dimension", dimension, least=1, way_out="Count the columns.")
+    # Each of two rows moves by a step per coordinate: a distance of 2 step sqrt(dimension) together.
     rounding_distance = Fraction(sqrt_up(4 * Fraction(step) ** 2 * dimension))
     return _check_finite(function, round_up(Fraction(diameter) + rounding_distance))
 
@@ -177,6 +179,7 @@ def sum_sensitivity(
     function = "sum_sensitivity"
     replace = _is_replace_one(function, neighbors)
     rows = _check_rows(function, rows)
+    # One who is added brings a value, and one who is replaced the difference of two.
     moves = [
         (high - low) if replace else max(abs(low), abs(high))
         for low, high in _exact_box(function, lower, upper)
@@ -315,6 +318,7 @@ def linear_box_diameter(matrix: Floats, widths: Floats) -> BoxDiameter:
     scaled = matrix * widths
     # Every entry of a product of p terms, in any order, relative to the sum of absolute values.
     blur = (p + 8) * UNIT * float(np.linalg.norm(np.abs(scaled).sum(axis=1))) * 1.01
+    # A diagonal map stretches each column alone, so that every corner has the largest norm.
     if np.count_nonzero(scaled - np.diag(np.diagonal(scaled))) == 0:
         length = float(np.linalg.norm(np.diagonal(scaled)))
         return BoxDiameter(upper=length + blur, lower=length, how="diagonal")
@@ -324,6 +328,7 @@ def linear_box_diameter(matrix: Floats, widths: Floats) -> BoxDiameter:
     square = scaled.T @ scaled
     # Rounding of the product and of its eigenvalues, which are multiplied by p.
     gap = p * (2 * p + 8) * UNIT * float(np.linalg.norm(scaled)) ** 2 * 1.01
+    # Both hold for every box without a search; the dual is compared with them, and the least is kept.
     norms = min(float(np.abs(square).sum()), p * float(scipy.linalg.eigvalsh(square)[-1]))
     if p > _DUAL:
         return BoxDiameter(upper=math.sqrt(norms + gap), lower=lower, how="norms")
@@ -385,6 +390,7 @@ def _dual_bound(square: Floats) -> float:
 
     def smooth(d: Floats, heat: float) -> tuple[float, Floats]:
         values, vectors = scipy.linalg.eigh(square - np.diag(d))
+        # Relative to the largest eigenvalue, so that no exponential overflows.
         weight = np.exp((values - values[-1]) / heat)
         largest = values[-1] + heat * math.log(weight.sum())
         share = (vectors**2) @ (weight / weight.sum())
@@ -394,6 +400,7 @@ def _dual_bound(square: Floats) -> float:
     d = np.abs(square).sum(axis=1)
     best = bound(d)
     size = float(scipy.linalg.eigvalsh(square)[-1])
+    # From smooth to sharp: each result is where the next, sharper problem begins.
     for heat in (0.03, 0.01, 0.003, 0.001):
         d = scipy.optimize.minimize(smooth, d, args=(heat * size,), jac=True, method="L-BFGS-B").x
         best = min(best, bound(d))

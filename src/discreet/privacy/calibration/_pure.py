@@ -46,6 +46,7 @@ def laplace_epsilon(sensitivity: float, scale: float) -> float:
     way_out = "Give the declared L1 sensitivity and the scale of the noise in the same unit."
     sensitivity = finite("laplace_epsilon", "sensitivity", sensitivity, above=0.0, way_out=way_out)
     scale = finite("laplace_epsilon", "scale", scale, above=0.0, way_out=way_out)
+    # The quotient of two floats is exact as a fraction, so that one rounding up is all.
     return round_up(Fraction(sensitivity) / Fraction(scale))
 
 
@@ -128,6 +129,7 @@ def pure_delta(claimed: float, epsilon: float) -> float:
     """
     claimed = finite("pure_delta", "claimed", claimed, least=0.0, way_out="Give the pure epsilon that holds.")
     epsilon = check_epsilon("pure_delta", epsilon)
+    # From the pure epsilon on the promise holds without any delta.
     if epsilon >= claimed:
         return 0.0
     # Divided through by e^claimed, which may overflow.
@@ -171,6 +173,7 @@ def response_epsilon(keep: float, levels: int) -> float:
         way_out="At 1 the truth is published; at 0 it is excluded. Choose a value between.",
     )
     levels = _check_levels("response_epsilon", levels)
+    # Exact, so that odds of 1 are recognized and their distance from 1 keeps all its digits.
     odds = Fraction(keep) * (levels - 1) / (1 - Fraction(keep))
     if odds == 1:
         return 0.0
@@ -288,6 +291,7 @@ def group_delta(epsilon: float, delta: float, rows: int) -> float:
     rows = _check_rows("group_delta", rows)
     if rows == 1:
         return delta
+    # The limit of the geometric sum, whose formula divides by 0 here.
     if epsilon == 0.0:
         return min(1.0, round_up(rows * Fraction(delta)))
     # The exponential would overflow; a delta of 1 promises nothing, which is safe.
