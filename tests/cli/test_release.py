@@ -16,7 +16,7 @@ import pytest
 
 from discreet import GaussianRelease, Ledger, Schema
 from discreet.cli.main import _report_error
-from discreet.cli.release import command_line
+from discreet.cli.options import command_line
 from discreet.ledger.log_verification import check_log
 from discreet.release import METHODS
 from discreet.release.gaussian import GaussianNumbers

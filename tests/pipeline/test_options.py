@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from discreet import ApproxDP, Column, ErrorFloor, GaussianRelease, PureDP, Schema
+from discreet.cli.options import read_pairs, read_value
 from discreet.errors import ParameterError, PromiseError
 from discreet.pipeline.methods import (
     build_promise,
@@ -16,8 +17,6 @@ from discreet.pipeline.methods import (
     method_class,
     method_options,
     missing_noise_error,
-    read_pairs,
-    read_value,
     resolve_floors,
     resolve_method,
 )

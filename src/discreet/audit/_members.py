@@ -18,17 +18,17 @@ from scipy import special
 
 from discreet.audit._guess import FAILURE, AttackRecord, max_roc_area
 from discreet.audit._shadow_tables import MaskedShadow, ShadowTable
+from discreet.audit.risk import promise_of_exchange
 from discreet.audit.targets import UnitRows
-from discreet.errors import DiscreetError, ParameterError, PromiseError
+from discreet.errors import DiscreetError, ParameterError
 from discreet.formatting import percent
 from discreet.noise import permutation
 from discreet.noise.stream import Stream, stream_or_fresh
-from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
 from discreet.query.dummy import rows_from_schema
 from discreet.ranks import rank_values
+from discreet.release.keystream import sampling_stream
 from discreet.release.masked.method import MaskedRelease
 from discreet.release.synthetic.plan import LEAST_ROWS
-from discreet.release.synthetic.synthesis import sampling_stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -261,21 +261,6 @@ def _people(n_rows: int, columns: int) -> int:
     """Return how many people of each group are attacked: fewer where rows are many or wide."""
     most = _MOST_COMPARED // (2 * n_rows * columns)
     return max(LEAST_ROWS // 2, min(n_rows // 3, MOST_PEOPLE, most))
-
-
-def promise_of_exchange(promise: Promise) -> Promise | None:
-    """Return what is promised where a person in the table and another change places; None if nothing is.
-
-    Tables of which one person is replaced are two steps apart where neighbors add or remove one.
-    """
-    if not isinstance(promise, PureDP | ApproxDP | ZCDP | GaussianDP):
-        return None
-    if promise.neighbors == "replace-one":
-        return promise
-    try:
-        return promise.group(2, unit=promise.unit)
-    except PromiseError:
-        return None  # its delta would reach 1
 
 
 def largest_success(promise: Promise, others: float) -> float:

@@ -13,12 +13,11 @@ from scipy import special
 
 from discreet.audit._guess import FAILURE
 from discreet.audit._made_up_people import LAWS, PEOPLE, Game, describe_prior
-from discreet.audit._members import promise_of_exchange
 from discreet.audit._reidentification import score_linkage, score_membership
 from discreet.audit._row_risk import RowScores
 from discreet.audit._table_risk import MOST_ROWS, TableScores, attack_made_tables
 from discreet.audit._unit_risk import MOST_ALIKE, MOST_DIFFERENT, UnitScores
-from discreet.audit.risk import LIMITS, AttackRisk, Risk, judge, state_attack
+from discreet.audit.risk import LIMITS, AttackRisk, Risk, judge, promise_of_exchange, state_attack
 from discreet.errors import DiscreetError, DiscreetWarning
 from discreet.formatting import count_noun, percent, small_percent
 from discreet.noise_law import (
@@ -30,9 +29,9 @@ from discreet.noise_law import (
 )
 from discreet.privacy import NoPromise
 from discreet.release.invariant.plan import InvariantPlan, encoded_rows
+from discreet.release.keystream import sampling_stream
 from discreet.release.masked.method import MaskedRelease
 from discreet.release.synthetic import SyntheticRelease
-from discreet.release.synthetic.synthesis import sampling_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

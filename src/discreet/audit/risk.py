@@ -10,12 +10,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from discreet.audit._guess import AttackRecord
-from discreet.errors import ParameterError
+from discreet.errors import ParameterError, PromiseError
 from discreet.formatting import percent, small_percent
 from discreet.json_record import JsonRecord
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from discreet.privacy import Promise
 
 RiskAttack: TypeAlias = Literal["linkage", "membership", "attribute inference"]
 RiskVerdict: TypeAlias = Literal["yes", "with care", "no"]
@@ -34,6 +37,21 @@ DIGITS = 6
 def threshold_of(attack: RiskAttack, baseline: float) -> float:
     """Return the largest share of people about whom an attack may be right, from that without the release."""
     return round(baseline + LIMITS[attack] * (1 - baseline), DIGITS)
+
+
+def promise_of_exchange(promise: Promise) -> Promise | None:
+    """Return what is promised where a person in the table and another change places; None if nothing is.
+
+    Tables of which one person is replaced are two steps apart where neighbors add or remove one.
+    """
+    if not isinstance(promise, PureDP | ApproxDP | ZCDP | GaussianDP):
+        return None
+    if promise.neighbors == "replace-one":
+        return promise
+    try:
+        return promise.group(2, unit=promise.unit)
+    except PromiseError:
+        return None  # its delta would reach 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

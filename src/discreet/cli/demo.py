@@ -71,7 +71,7 @@ def _publish_rows(console: Console, out: Path, attack_records: int) -> dict[str,
 
 def _publish(console: Console, out: Path, *, attack_records: int = 20_000, **request: Any) -> "Published":
     """Publish the table as requested, in place of what an earlier run made."""
-    from discreet.cli.release import command_line
+    from discreet.cli.options import command_line
     from discreet.pipeline.options import Output, RunOptions
     from discreet.pipeline.release import publish
 
@@ -118,7 +118,7 @@ def _describe_answer(result: "QueryResult") -> str:
 
 def _publish_model(console: Console, out: Path) -> dict[str, Any]:
     """Train a classifier and publish it."""
-    from discreet.cli.release import command_line
+    from discreet.cli.options import command_line
     from discreet.pipeline.model import publish_model
     from discreet.pipeline.options import Output, RunOptions
     from discreet.privacy import ApproxDP, promise_from_dict

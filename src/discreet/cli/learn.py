@@ -11,8 +11,15 @@ from typer.core import TyperCommand
 
 from discreet.cli import options
 from discreet.cli.console import Console
-from discreet.cli.options import AboutFlags, LedgerFlags, PromiseFlags, expand_flags
-from discreet.cli.release import Sign, command_line, make_signing
+from discreet.cli.options import (
+    AboutFlags,
+    LedgerFlags,
+    PromiseFlags,
+    Sign,
+    command_line,
+    expand_flags,
+    make_signing,
+)
 from discreet.cli.summary import print_promise
 
 if TYPE_CHECKING:
@@ -73,10 +80,9 @@ class TrainingFlags:
     ) -> "tuple[Schema, Any, dict[str, Any]]":
         """Return the schema of a table or service, the promise, and the parameters of the model."""
         from discreet.errors import ParameterError
-        from discreet.pipeline.methods import read_pairs
         from discreet.pipeline.training import check_parameter_names
 
-        parameters = read_pairs("--set", self.more or [])
+        parameters = options.read_pairs("--set", self.more or [])
         # Checked before they are passed by name: none may replace schema, promise or ledger.
         check_parameter_names(model, parameters)
         if service is not None and self.schema is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from discreet.cli.options import SchemaFile, Target, load_declaration
+from discreet.cli.options import SchemaFile, Target, load_declaration, read_pairs, read_value
 
 if TYPE_CHECKING:
     from discreet.schema import Schema
@@ -137,7 +137,7 @@ class MethodFlags:
         schema : Schema, optional
             Schema that is known already, as that of a service; None reads that of the table.
         """
-        from discreet.pipeline.methods import build_promise, read_pairs, read_value
+        from discreet.pipeline.methods import build_promise
 
         settings = read_pairs("--set", self.more or [])
         if schema is None:

@@ -8,7 +8,10 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import json
 import os
+import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,9 +23,12 @@ import typer
 if TYPE_CHECKING:
     from discreet.client.database import RemoteDatabase
     from discreet.errors import BudgetExceeded
+    from discreet.pipeline.options import Signing
     from discreet.schema import Schema
 
 PASSPHRASE = "DISCREET_PASSPHRASE"  # noqa: S105 - the name of an environment variable
+SIGN_PASSWORD = "DISCREET_SIGN_PASSWORD"  # noqa: S105 - the name of an environment variable
+_SECRET = re.compile(r"(://)[^/?#]*@|([?&])[^=&#]*pass[^=&#]*=[^&#]*", re.IGNORECASE)
 TABLE = (
     "A .csv, .tsv, .txt, .parquet, .duckdb, .xlsx, .sav or .dta file (FILE?table=NAME for a table or sheet), "
     "a folder of .parquet files, postgresql://...?table=NAME, or demo:census, demo:clinic, demo:hospital."
@@ -67,6 +73,10 @@ NewLedger = Annotated[
 ]
 SparkMaster = Annotated[
     str | None, typer.Option(help="Cluster, such as spark://host:7077. [default: as Spark is configured]")
+]
+Sign = Annotated[
+    Path | None,
+    typer.Option(help=f"Sign with this Ed25519 private key (PEM); password in {SIGN_PASSWORD}."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
@@ -314,3 +324,61 @@ def passphrase_for(path: Path, *, kept: bool) -> str:
         )
     answer: str = typer.prompt(f"Passphrase for {path}", hide_input=True, confirmation_prompt=kept, err=True)
     return answer
+
+
+def command_line() -> str:
+    """Return the command line that runs this again, without passwords in the addresses of table or ledger."""
+    words = [_SECRET.sub(r"\1\2", word) if "://" in word else word for word in sys.argv[1:]]
+    return shlex.join(["discreet", *words])
+
+
+def make_signing(key: Path | None) -> "Signing | None":
+    """Return the key that signs, with its password from the environment; None if none was given."""
+    from discreet.pipeline.options import Signing
+
+    return None if key is None else Signing(key, os.environ.get(SIGN_PASSWORD))
+
+
+def read_value(text: str) -> Any:
+    """Return the typed value of an option: a number, a truth value, name=number pairs, JSON, or a text.
+
+    Examples
+    --------
+    >>> read_value("2.5"), read_value("age=3,hours=1e1"), read_value("svm")
+    (2.5, {'age': 3, 'hours': 10.0}, 'svm')
+    """
+    from discreet.errors import ParameterError
+
+    text = text.strip()
+    if "=" in text and not text.startswith(("{", "[", '"')):
+        pairs = [part.rpartition("=") for part in text.split(",")]
+        if not all(name.strip() and mark for name, mark, _ in pairs):
+            raise ParameterError(f"An option must be a value or name=value,name=value, was {text!r}.")
+        return {name.strip(): read_value(value) for name, _, value in pairs}
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except ParameterError:
+        raise
+    except ValueError:
+        return text
+
+
+def read_pairs(option: str, texts: list[str]) -> dict[str, Any]:
+    """Read texts ``name=value`` of an option; the name may hold an equals sign, the value may not."""
+    from discreet.errors import ParameterError
+
+    pairs: dict[str, Any] = {}
+    for text in texts:
+        name, mark, value = text.rpartition("=")
+        if not mark or not name or not value.strip():
+            raise ParameterError(f"{option} must be name=value, was {text!r}. For example {option} age=9.")
+        if name in pairs:
+            raise ParameterError(f"{option} must name {name!r} once, and names it twice.")
+        pairs[name] = read_value(value)
+    return pairs
+
+
+def _refuse_constant(word: str) -> Any:
+    from discreet.errors import ParameterError
+
+    raise ParameterError(f"An option must be a finite number, was {word}.")

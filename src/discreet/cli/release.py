@@ -1,9 +1,5 @@
 """``discreet release``: publish a table with noise, a statement and attacks on it."""
 
-import os
-import re
-import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -17,26 +13,21 @@ from discreet.cli.options import (
     PASSPHRASE,
     AboutFlags,
     LedgerFlags,
+    Sign,
     SparkMaster,
+    command_line,
     expand_flags,
+    make_signing,
     open_service,
     passphrase_for,
 )
 from discreet.cli.summary import EXIT_RISK, print_floors, print_promise, print_risk, print_rows
 
 if TYPE_CHECKING:
-    from discreet.pipeline.options import KeyEscrow, Output, RunOptions, Signing, SparkOptions
+    from discreet.pipeline.options import KeyEscrow, Output, RunOptions, SparkOptions
     from discreet.pipeline.result import Published
 
-SIGN_PASSWORD = "DISCREET_SIGN_PASSWORD"  # noqa: S105 - the name of an environment variable
 Command = MethodCommand
-_SECRET = re.compile(r"(://)[^/?#]*@|([?&])[^=&#]*pass[^=&#]*=[^&#]*", re.IGNORECASE)
-
-
-Sign = Annotated[
-    Path | None,
-    typer.Option(help=f"Sign with this Ed25519 private key (PEM); password in {SIGN_PASSWORD}."),
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,16 +294,3 @@ def print_release(console: Console, result: "Published") -> None:
             "stages": [stage.model_dump() for stage in result.findings.stages],
         }
     )
-
-
-def command_line() -> str:
-    """Return the command line that runs this again, without passwords in the addresses of table or ledger."""
-    words = [_SECRET.sub(r"\1\2", word) if "://" in word else word for word in sys.argv[1:]]
-    return shlex.join(["discreet", *words])
-
-
-def make_signing(key: Path | None) -> "Signing | None":
-    """Return the key that signs, with its password from the environment; None if none was given."""
-    from discreet.pipeline.options import Signing
-
-    return None if key is None else Signing(key, os.environ.get(SIGN_PASSWORD))

@@ -6,7 +6,6 @@ at once, with all of its parameters.
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -382,42 +381,3 @@ def _check_delta(privacy: Promise, kind: type[ReleaseMethod]) -> Promise:
             "the number of rows, such as 1e-6; or take --method laplace."
         )
     return privacy
-
-
-def read_value(text: str) -> Any:
-    """Return the typed value of an option: a number, a truth value, name=number pairs, JSON, or a text.
-
-    Examples
-    --------
-    >>> read_value("2.5"), read_value("age=3,hours=1e1"), read_value("svm")
-    (2.5, {'age': 3, 'hours': 10.0}, 'svm')
-    """
-    text = text.strip()
-    if "=" in text and not text.startswith(("{", "[", '"')):
-        pairs = [part.rpartition("=") for part in text.split(",")]
-        if not all(name.strip() and mark for name, mark, _ in pairs):
-            raise ParameterError(f"An option must be a value or name=value,name=value, was {text!r}.")
-        return {name.strip(): read_value(value) for name, _, value in pairs}
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except ParameterError:
-        raise
-    except ValueError:
-        return text
-
-
-def read_pairs(option: str, texts: list[str]) -> dict[str, Any]:
-    """Read texts ``name=value`` of an option; the name may hold an equals sign, the value may not."""
-    pairs: dict[str, Any] = {}
-    for text in texts:
-        name, mark, value = text.rpartition("=")
-        if not mark or not name or not value.strip():
-            raise ParameterError(f"{option} must be name=value, was {text!r}. For example {option} age=9.")
-        if name in pairs:
-            raise ParameterError(f"{option} must name {name!r} once, and names it twice.")
-        pairs[name] = read_value(value)
-    return pairs
-
-
-def _refuse_constant(word: str) -> Any:
-    raise ParameterError(f"An option must be a finite number, was {word}.")

@@ -2,23 +2,24 @@
 
 A key that served two tables, or one table at two scales, would let the noise be subtracted. So the keystream
 of a batch depends on everything that its noise is for: the same rows at the same position under the same plan
-get the same bits, whatever process draws them, and anything else gets independent ones.
+get the same bits, whatever process draws them, and anything else gets independent ones. Random words that
+hide nothing, as those of synthetic rows and of attacks on made-up people, follow from public text instead.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.noise import Stream
 from discreet.privacy.receipt import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._types import AnyArray
-    from discreet.noise import Stream
 
 
 class BatchStreams:
@@ -103,3 +104,9 @@ def rows_digest(rows: Mapping[str, AnyArray]) -> str:
         digest.update(values.nbytes.to_bytes(8, "little"))
         digest.update(values.data)
     return digest.hexdigest()
+
+
+def sampling_stream(label: str, *parts: Any) -> Stream:
+    """Return the stream of public random words that follows from some text."""
+    text = canonical(["discreet synthetic", label, *parts])
+    return Stream(hashlib.sha256(text.encode()).digest())

@@ -19,6 +19,7 @@ from discreet.query.execution import QueryExecutor
 from discreet.query.unit_rows import check_matrix_allowed
 from discreet.release._rows import is_matrix, read_matrix
 from discreet.release.base import ALWAYS_OPEN, ReleaseMethod, collect_parameters
+from discreet.release.keystream import sampling_stream
 from discreet.release.publication import Publication, published_fields
 from discreet.release.synthetic.cells import plain_edges
 from discreet.release.synthetic.columns import SyntheticTable
@@ -32,7 +33,7 @@ from discreet.release.synthetic.public import PublicRows
 from discreet.release.synthetic.questions import Questions, check_service
 from discreet.release.synthetic.rows import draw_rows, sampling_seed
 from discreet.release.synthetic.selection import NoiseBudget
-from discreet.release.synthetic.synthesis import sampling_stream, synthesize
+from discreet.release.synthetic.synthesis import synthesize
 from discreet.tables import check_target, write_table
 from discreet.tables.parquet_parts import write_parts
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -10,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import DataError
-from discreet.noise import Stream
-from discreet.privacy.receipt import canonical
+from discreet.release.keystream import sampling_stream
 from discreet.release.synthetic.arithmetic import add_along, add_up, divide
 from discreet.release.synthetic.projection import independent, project, rake
 from discreet.release.synthetic.questions import can_ask, to_margins
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet._types import AnyArray, Floats
+    from discreet.noise import Stream
     from discreet.release.synthetic.cells import ColumnCells
     from discreet.release.synthetic.hidden_classes import HiddenClasses
     from discreet.release.synthetic.plan import SyntheticPlan
@@ -180,12 +179,6 @@ def synthesize(
         rounds.ask_further(made)
     weigh_sample(made, sampling_stream("hidden classes", questions.digest()))
     return made
-
-
-def sampling_stream(label: str, *parts: Any) -> Stream:
-    """Return the stream of public random words that follows from some text."""
-    text = canonical(["discreet synthetic", label, *parts])
-    return Stream(hashlib.sha256(text.encode()).digest())
 
 
 def _settle_cells(
