@@ -12,9 +12,8 @@ from sklearn.metrics import roc_auc_score
 
 from discreet import Column, ErrorFloor, GaussianRelease, InvariantRelease, Schema
 from discreet.evaluation import learning
-from discreet.evaluation._models import FeatureMatrix, PredictionTask
+from discreet.evaluation._models import LEAST_IN_GROUP, FeatureMatrix, PredictionTask, score
 from discreet.evaluation.learning import LearningRun, accuracy_meter, measure_learning
-from discreet.evaluation.scores import LEAST_IN_GROUP, score
 from discreet.noise import Stream
 from discreet.release.invariant.plan import encoded_rows
 from discreet.report.findings import Learning, Score

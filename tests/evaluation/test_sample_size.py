@@ -21,7 +21,7 @@ from discreet import (
 )
 from discreet.errors import ParameterError
 from discreet.evaluation.noise_aware import published_law
-from discreet.evaluation.sample_size import (
+from discreet.evaluation.what_if import (
     SampleSizeEstimate,
     SignalEvidence,
     estimate_sample_size,

@@ -24,8 +24,7 @@ from discreet.cli.summary import print_promise
 
 if TYPE_CHECKING:
     from discreet.client.database import RemoteDatabase
-    from discreet.pipeline.model import PublishedModel
-    from discreet.pipeline.model_plan import ModelPlan
+    from discreet.pipeline.model import ModelPlan, PublishedModel
     from discreet.schema import Schema
 
 
@@ -146,8 +145,7 @@ def learn(
             _list_models(console)
             return
         from discreet.errors import BudgetExceeded, ParameterError
-        from discreet.pipeline.model import publish_model
-        from discreet.pipeline.model_plan import plan_model
+        from discreet.pipeline.model import plan_model, publish_model
         from discreet.pipeline.options import Output, RunOptions
 
         if table is None:

@@ -14,8 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
-from discreet.evaluation._models import FeatureMatrix, PredictionTask, fit_boosted, fit_majority
-from discreet.evaluation.scores import accuracy_or_r2
+from discreet.evaluation._models import (
+    FeatureMatrix,
+    PredictionTask,
+    accuracy_or_r2,
+    fit_boosted,
+    fit_majority,
+)
 from discreet.privacy import PureDP
 from discreet.query.dummy import ONE_IN, cells_at_shares, remove_cells, uniform_shares
 from discreet.release import CoarseRelease

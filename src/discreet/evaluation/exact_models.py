@@ -12,8 +12,16 @@ import numpy as np
 import scipy
 
 from discreet.errors import DiscreetError
-from discreet.evaluation._models import PredictionTask, fit_linear, fit_majority
-from discreet.evaluation.scores import Tested, Trained, accuracy_or_r2, score, score_subgroups
+from discreet.evaluation._models import (
+    PredictionTask,
+    Tested,
+    Trained,
+    accuracy_or_r2,
+    fit_linear,
+    fit_majority,
+    score,
+    score_subgroups,
+)
 from discreet.learn.perturbation.mean_loss import minimize
 from discreet.release.invariant.plan import feature_matrix
 from discreet.release.masked.plan import MaskedPlan

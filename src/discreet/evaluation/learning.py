@@ -8,10 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from discreet.evaluation._models import BOOSTING, FeatureMatrix, PredictionTask, fit_boosted, fit_majority
+from discreet.evaluation._models import (
+    BOOSTING,
+    FeatureMatrix,
+    PredictionTask,
+    Tested,
+    Trained,
+    accuracy_or_r2,
+    fit_boosted,
+    fit_majority,
+    score,
+    score_subgroups,
+)
 from discreet.evaluation.exact_models import check_invariant_model, masked_meter
 from discreet.evaluation.noise_aware import AwareModel, AwareRows
-from discreet.evaluation.scores import Tested, Trained, accuracy_or_r2, score, score_subgroups
 from discreet.noise import permutation
 from discreet.noise_law import Clear, ResponseLaw
 from discreet.release.coarse import CoarsePlan

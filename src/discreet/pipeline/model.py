@@ -1,4 +1,4 @@
-"""From a table to a published model, with a statement that anyone can verify."""
+"""From a table to a published model, with a statement that anyone can verify, or to a plan of it alone."""
 
 from __future__ import annotations
 
@@ -32,8 +32,16 @@ from discreet.pipeline._stages import (
 from discreet.pipeline.options import Output, RunOptions
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.pipeline.table_registry import open_charged_ledger
-from discreet.pipeline.training import DEFAULT_MODEL, is_on_sums, make_learner, train, trainable_models
+from discreet.pipeline.training import (
+    DEFAULT_MODEL,
+    is_on_sums,
+    make_learner,
+    refuse_empty_table,
+    train,
+    trainable_models,
+)
 from discreet.privacy import Receipt
+from discreet.query.costs import CostModel
 from discreet.query.interface import PrivateTable
 from discreet.release.base import check_publishable
 from discreet.report.folder.folder import (
@@ -50,10 +58,11 @@ from discreet.report.statement.build import build_statement
 from discreet.report.statement.model import ModelSubject
 from discreet.report.statement.model_documents import ModelStatement
 from discreet.schema import Schema
+from discreet.tables import open_table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from discreet.learn import Learner
     from discreet.pipeline._stages import StageReport
@@ -395,3 +404,77 @@ def _check_options(output: Output, run: RunOptions) -> None:
             "escrow must be None for a model: it is not replayed from a key, so there is none to keep. Leave "
             "it out."
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPlan:
+    """What a training would ask, and what is to be expected of the model.
+
+    Attributes
+    ----------
+    model : str
+        Name of the model.
+    promise : Promise
+        Promise of the whole model: what it would cost.
+    n_rows : int or None
+        Number of rows; None where it is private.
+    shares : mapping of str to float
+        Share of the promise that each query gets; empty for a model that does not plan its queries.
+    expectation : str or None
+        What to expect, in words; None for a model that says nothing beforehand.
+    """
+
+    model: str
+    promise: Promise
+    n_rows: int | None
+    shares: Mapping[str, float]
+    expectation: str | None
+
+
+def plan_model(
+    source: Any,
+    *,
+    model: str = DEFAULT_MODEL,
+    privacy: Promise,
+    schema: Schema | str | os.PathLike[str] | None = None,
+    target: str | None = None,
+    **parameters: Any,
+) -> ModelPlan:
+    """Return what :func:`discreet.publish_model` would ask of a table; charge, draw and write nothing.
+
+    Parameters
+    ----------
+    source, model, privacy, schema, target, **parameters
+        As for :func:`discreet.publish_model`.
+
+    Returns
+    -------
+    ModelPlan
+
+    Privacy
+    -------
+    Reads no cell: only the names and types of the columns, and the number of rows where it is public.
+    """
+    from discreet.pipeline._plan_stages import public_length  # loads attacks, which training needs not
+
+    answering = isinstance(source, PrivateTable)
+    declared = source.schema if answering else find_schema(source, schema)
+    declared = declared if target is None else declared.with_target(target)
+    learner: Any = make_learner(model, schema=declared, privacy=privacy, **parameters)
+    if not is_on_sums(learner):
+        check_publishable(declared, f"the model {model}")
+    opened = nullcontext(None) if answering else open_table(resolve_source(source), schema=declared)
+    with opened as table:
+        if table is None:
+            costs, n_rows = source, source.n_rows
+        else:
+            # Compares names and types with the declaration; going through the batches would read cells.
+            table.batches(declared, ids=declared.id_column is not None)
+            n_rows = public_length(declared, table.count())
+            costs = CostModel(declared, n_rows)
+    if n_rows == 0:
+        raise refuse_empty_table(describe_source(source))
+    expectation, shares = learner.plan_fit(costs) if hasattr(learner, "plan_fit") else (None, {})
+    return ModelPlan(
+        model=model, promise=learner.privacy, n_rows=n_rows, shares=shares, expectation=expectation
+    )

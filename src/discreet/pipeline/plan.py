@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import DiscreetError
 from discreet.evaluation.learning import choose_meter
-from discreet.evaluation.sample_size import EXPLAINED, estimate_sample_size
 from discreet.evaluation.samples import PairedSample
-from discreet.evaluation.what_if import what_if
+from discreet.evaluation.what_if import EXPLAINED, estimate_sample_size, what_if
 from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.noise import Stream
 from discreet.pipeline import _plan_stages
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
     from discreet._types import AnyArray
     from discreet.audit import AuditResult, Guess, Risk
-    from discreet.evaluation.sample_size import SampleSizeEstimate
+    from discreet.evaluation.what_if import SampleSizeEstimate
     from discreet.pipeline._stages import OnProgress
     from discreet.privacy import Promise
     from discreet.release import ReleaseMethod, ReleasePlan
