@@ -218,6 +218,7 @@ class PublicPrior(PeopleLaw):
                 f"The public sample must have at least {LEAST_ROWS} rows, and has {n}. Give a longer one, or "
                 "leave it out: people are then made up from the schema alone."
             )
+        # As many groups as leave half of the least number of rows to each.
         depth = min(_DEPTH, int(math.log2(n / (LEAST_ROWS / 2))))
         groups = _divide_rows(_stack_columns(schema, rows), np.arange(n), depth)
         counts, missing = {}, {}
@@ -236,6 +237,7 @@ class PublicPrior(PeopleLaw):
         states = _states_of_parts(column)
         parts = np.bincount(states)
         missing = self._missing_shares(column)
+        # A state that spans several parts of the grid shares its probability among them.
         inside = self._shares(column)[states] / parts[states][:, None] * (1 - missing)
         return np.concatenate([inside, missing[None]])
 
@@ -245,6 +247,7 @@ class PublicPrior(PeopleLaw):
         rows = {}
         for column in schema.released:
             below = np.cumsum(self._shares(column), axis=0)
+            # Three draws for every person, used or not, so that columns do not shift each other's draws.
             pick, where, gone = (uniform_shares(n, stream) for _ in range(3))
             state = np.minimum((pick > below[:-1, place]).sum(axis=0), len(below) - 1)
             parts = np.bincount(_states_of_parts(column))
@@ -261,6 +264,8 @@ class PublicPrior(PeopleLaw):
     def _shares(self, column: Column) -> Floats:
         """Return the probability of each state given the group, of shape (states, nodes)."""
         counts = self.counts[column.name]
+        # One row is added in equal parts to all states: no person is impossible because nobody in the sample
+        # is alike.
         return np.asarray((counts + 1 / len(counts)) / (counts.sum(axis=0) + 1))
 
     def _missing_shares(self, column: Column) -> Floats:
@@ -338,7 +343,10 @@ def _stack_columns(schema: Schema, rows: Mapping[str, AnyArray]) -> Floats:
             shares = np.bincount(cells, minlength=len(column.levels)) / len(cells)
             frequent = np.argsort(-shares, kind="stable")[:_INDICATORS]
             parts += [
-                ((cells == level) - shares[level]) / math.sqrt(shares[level] + 1e-9) for level in frequent
+                # Divided by the root of the share, as in correspondence analysis: rare levels count, and do
+                # not dominate.
+                ((cells == level) - shares[level]) / math.sqrt(shares[level] + 1e-9)
+                for level in frequent
             ]
         elif not np.isnan(cells).all():
             centered = np.nan_to_num(cells - np.nanmean(cells))
@@ -353,5 +361,6 @@ def _divide_rows(matrix: Floats, rows: Ints, depth: int) -> list[Ints]:
     inside = matrix[rows] - matrix[rows].mean(axis=0)
     direction = np.linalg.eigh(inside.T @ inside)[1][:, -1]
     order = rows[np.argsort(inside @ direction, kind="stable")]
+    # Groups of equal size, so that all have the same probability and none is rare.
     half = len(order) // 2
     return [*_divide_rows(matrix, order[:half], depth - 1), *_divide_rows(matrix, order[half:], depth - 1)]

@@ -182,10 +182,12 @@ def attack_members(
     half = len(units) // 2
     if len(units.places) // 2 < 2 * LEAST_ROWS or half < LEAST_ROWS:
         return ()
+    # Whose rows are published as they are needs no attack to be found.
     if isinstance(method, MaskedRelease) and _publishes_rows(method):
         return ()
     stream = stream_or_fresh(stream)
     order = permutation(2 * half, stream.derive("halves"))
+    # All rows of a person are compared with all rows: the work grows by the square of their number.
     n = _people(half, len(rows) * max(1, len(units.places) // len(units)) ** 2)
     first, second = order[:half], order[half:]
     seeds = stream.derive("noise").words(2) >> np.uint64(33)
@@ -197,6 +199,7 @@ def attack_members(
         attacked = make(second, first, n, int(seeds[1]))
     except DiscreetError:
         return ()
+    # The attacker learns on one table and is measured on another: nothing is fitted to the people attacked.
     direction = _learn_direction(*taught.features())
     features = attacked.features()
     compare = _Comparisons(attacked, on)
@@ -275,6 +278,7 @@ def largest_success(promise: Promise, others: float) -> float:
     exchange = promise_of_exchange(promise)
     if exchange is None:
         return 1.0
+    # Every point of the curve is a bound of its own: the least of them holds.
     curve = [(math.exp(epsilon), exchange.delta_at(epsilon)) for epsilon in _EPSILONS]
     return min(min(ratio * others + delta, 1 - (1 - others - delta) / ratio) for ratio, delta in curve)
 
@@ -282,6 +286,7 @@ def largest_success(promise: Promise, others: float) -> float:
 def _learn_direction(members: Floats, others: Floats) -> Floats:
     """Return the weights of features by Fisher's discriminant, from people of whom the attacker knows."""
     within = (np.cov(members, rowvar=False) + np.cov(others, rowvar=False)) / 2
+    # Features that never vary within a group would make the matrix singular.
     ridge = np.diag(1e-9 * np.diagonal(within) + 1e-300)
     weights: Floats = np.linalg.solve(within + ridge, members.mean(axis=0) - others.mean(axis=0))
     return weights
@@ -373,6 +378,7 @@ def roc_area(members: Floats, others: Floats) -> tuple[float, float, float]:
     if not (len(members) and len(others)):
         raise ParameterError("members and others of roc_area must each have at least one score.")
     ranks = rank_values(np.concatenate([members, others]))
+    # Rank among all less rank among their own: the number of the other group below, ties counted half.
     above = (ranks[: len(members)] - rank_values(members)) / len(others)
     below = 1 - (ranks[len(members) :] - rank_values(others)) / len(members)
     area = float(above.mean())

@@ -69,6 +69,7 @@ def _interpolate(places: Floats, lowest: float, highest: float, table: Floats) -
     """
     last = len(table) - 1
     at = (places - lowest) * (last / (highest - lowest) if highest > lowest else 0.0)
+    # The last point has no step to its right.
     left = np.minimum(at.astype(np.int64), last - 1)
     steps = np.diff(table, axis=0).take(left, axis=0)
     steps *= (at - left)[:, None]
@@ -113,6 +114,7 @@ class Mixture:
         values, place = np.unique(self.values[there], return_inverse=True)
         if not self.target.is_list and len(values) > _BINS:
             held = self.values[there]
+            # Parts with equal numbers of grid cells, up to one; the mean of each stands for it.
             sizes = np.full(_BINS, len(held) // _BINS)
             sizes[: len(held) % _BINS] += 1
             values = np.add.reduceat(held, np.cumsum(sizes) - sizes) / sizes
@@ -131,14 +133,17 @@ class Mixture:
             return self._log_clear(published)
         present = published[~np.isnan(published)]
         lowest, highest = (present.min(), present.max()) if len(present) else (0.0, 0.0)
+        # The density is smooth in y: its logarithm at equally spaced points is interpolated.
         points = np.linspace(lowest, highest, _POINTS)
         values, weights = self.states()
         there = ~np.isnan(values)
+        # Given that the cell is not missing; the flags are added at the end.
         weights = weights[there] / weights[there].sum(axis=0)
         table = np.einsum("pv,vz->pz", np.exp(self._log_given_numbers(points, values[there])), weights)
         place = np.nan_to_num(published, nan=lowest)
         logs = np.log(np.maximum(table, _LEAST))
         density = _interpolate(place, lowest, highest, logs)
+        # A cell clamped to an end of its range has a mass there, not a density.
         if isinstance(self.channel, AdditiveChannel) and self.channel.law.clamped:
             for end in self.channel.bounds:
                 density[place == end] = np.log(np.maximum(self._end_masses(end), _LEAST))
@@ -154,6 +159,7 @@ class Mixture:
         filled = np.where(hidden, self.target.column.fill, published)
         number = self._log_given_numbers(filled, values[there])
         if not there.all():
+            # A missing cell whose flag is changed shows the fill value with noise.
             middle = self.channel.log_likelihood(filled, np.full(1, self.target.column.fill))
             number = np.concatenate([number, middle[..., None]], axis=-1)
         keep = self.target.missing_keep
@@ -180,6 +186,7 @@ class Mixture:
         lower, width = column.range[0], max(column.width, 1e-300)
         place = np.floor((np.nan_to_num(published, nan=lower) - lower) / width * cells)
         shares = self.weights[np.clip(place, 0, cells - 1).astype(np.int64)]
+        # The probability of a grid cell is shared by the values inside it, of which one is published.
         each = (_UNIQUE if column.type == "number" else column.n_integers) / cells
         shares = np.where(np.isnan(published)[:, None], missing, shares / max(each, 1.0))
         return np.asarray(np.log(np.maximum(shares, _LEAST)))

@@ -154,6 +154,7 @@ class WatchedSums:
         answer = self._sums.ask(question, privacy=privacy, **how)
         assert privacy is not None
         known = [one.answer.value for one in self.asked if one.question == question]
+        # An answer that was paid for before costs nothing again, and its noise is counted once.
         if not any(np.array_equal(answer.value, value) for value in known):
             self.asked.append(AskedQuestion(question, privacy, answer))
         return answer
@@ -165,6 +166,8 @@ def _make_rows(schema: Schema, n: int, stream: Stream) -> dict[str, AnyArray]:
     rows = {}
     for column in schema.released:
         values = encoded[column.name]
+        # Columns that rise together in one half depend on each other, so that later rounds have something to
+        # ask.
         values[: n // 2] = np.sort(values[: n // 2])
         rows[column.name] = decode_column(column, values)
     if schema.id_column is not None:
@@ -193,6 +196,7 @@ def _compare_laws(asked: Sequence[AskedQuestion], claim: Promise, schema: Schema
         ]
         results += [_compare_law(*max(found, key=lambda item: item[0])[1:], noun)] if found else []
     if isinstance(claim, PureDP):
+        # Epsilons of pure promises add up; mus of Gaussian ones add in squares.
         total = math.fsum(losses)
     else:
         total = math.sqrt(math.fsum(loss * loss for loss in losses))
@@ -220,11 +224,13 @@ def question_loss(question: Aggregate, answer: Answer, schema: Schema) -> float:
     first, second, crowd = _choose_corners(question, bound, schema)
     counts = [_count_row(row, bound, curation) for row in (first, second)]
     moved = schema.max_rows_per_unit or 1
+    # The counts of a table are sums over its rows: neighbors differ in the rows of one unit alone.
     before = crowd * counts[1] + (moved * counts[0] if schema.neighbors == "replace-one" else 0)
     after = (crowd + moved) * counts[1]
     ends = [np.array(bound.finish(one.tolist(), 0), np.float64) for one in (before, after)]
     sd = np.ravel(answer.sd)
     with np.errstate(divide="ignore", invalid="ignore"):
+        # An entry without noise that differs is infinitely far; one that does not differ tells nothing.
         apart = np.nan_to_num(np.abs(ends[1] - ends[0]) * bound.unit / sd, nan=0.0, posinf=np.inf)
     if answer.law == "laplace":
         return math.sqrt(2.0) * math.fsum(apart.tolist())
@@ -258,6 +264,7 @@ def _choose_corners(
         for table, shape in zip(tables, bound.canonical["shapes"], strict=True)
         for name, size in zip(table, shape, strict=True)
     }
+    # Any order will do for counts: the two rows only have to fall into different cells.
     expected = {name: np.arange(size, 0.0, -1.0) for name, size in sizes.items()}
     crowd = 0
     if isinstance(question, Dependence):

@@ -172,6 +172,7 @@ class _RowRisk:
         public, protected = len(first.always_known), len(first.by_information)
         if not public + protected:
             return
+        # Somebody who knows little, half, and everything.
         sizes = sorted({min(FEW, protected), math.ceil(protected / 2), protected})
         laws = range(len(self._scores))
         for k in sizes:
@@ -197,6 +198,7 @@ class _RowRisk:
 
     @staticmethod
     def _worst(results: Iterable[AttackRisk]) -> AttackRisk:
+        # By the upper end of the interval, as a share of what could be gained at all.
         return max(results, key=lambda one: (one.upper - one.baseline) / (1 - one.baseline + 1e-12))
 
     def _link(self, place: int, k: int) -> AttackRisk:
@@ -246,6 +248,8 @@ class _RowRisk:
         right, without = scores.guess(unknown, self._stream.derive(f"{law} {target.name}"))
         baseline = float(without.mean())
         near = "" if target.is_list else ", to within 5 % of its range where it has many values,"
+        # The difference varies less than either: people who are guessed easily without the table are so with
+        # it.
         result = self._result(
             "attribute inference", law, right - without + baseline, baseline, len(scores.columns) - 1,
             f"all columns of a person but {target.name}",
@@ -269,6 +273,7 @@ class _RowRisk:
         spread = float(success.std()) / math.sqrt(n)
         # People who are all alike may be so by chance: then the largest share that none in n shows.
         reach = -float(special.ndtri(FAILURE / 2)) * spread or -math.log(FAILURE / 2) / n
+        # Exact probabilities that agree for all people have no sampling error to allow for.
         if attack == "attribute inference" and spread == 0:
             reach = 0.0
         return state_attack(
@@ -320,6 +325,7 @@ def _bound_gain(plan: ReleasePlan) -> float | None:
     """
     if any(isinstance(promise, NoPromise) for promise in plan.promises):
         return None
+    # A column that is published as it is tells more than the promises about the others allow.
     if any(summary.law.kind == "clear" for summary in plan.columns):
         return None
     bounds = [
@@ -330,6 +336,7 @@ def _bound_gain(plan: ReleasePlan) -> float | None:
     whole = [delta for covers, delta in bounds if covers is None]
     parts = [delta for covers, delta in bounds if covers is not None]
     covered = {name for covers, _ in bounds if covers is not None for name in covers}
+    # Promises about columns bound the gain only if no column is left out.
     if parts and covered >= {summary.column for summary in plan.columns}:
         whole.append(1 - math.prod(1 - min(delta, 1.0) for delta in parts))
     return min(whole, default=None)

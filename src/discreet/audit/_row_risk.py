@@ -127,6 +127,8 @@ class RowScores:
         place, rows = law.draw(schema, people, stream.derive("people"))
         truth = plan.truth(rows)
         grid = plan.truth(grid_rows(schema))
+        # Every person is published many times: strangers are never drawn, their tails are read off these
+        # rows.
         copies = {name: np.repeat(values, DRAWS) for name, values in truth.items()}
         drawn = plan.noise(copies, stream.derive("noise"))
         columns, cells, shown, given_cell, given_factor = [], [], [], [], []
@@ -167,6 +169,7 @@ class RowScores:
     @cached_property
     def by_information(self) -> list[int]:
         """Protected columns, those that tell most about a person first."""
+        # The mean of L over the person's own rows is the mutual information of person and cell.
         gains = {
             j: float(np.mean(self.given_cell[j] - log_sum_exp(self.given_factor[j], axis=2)))
             for j, one in enumerate(self.columns)
@@ -192,6 +195,7 @@ class RowScores:
         """Return the sums over all columns but one, without adding up all others again."""
         cells, factors = self._total
         own, by_factor = self.given_cell[unknown], self.given_factor[unknown]
+        # An infinite logarithm cannot be subtracted again: then the others are added up anew.
         if np.isfinite(own).all() and np.isfinite(by_factor).all():
             return cells - own, factors - by_factor
         return self._sums([j for j in range(len(self.columns)) if j != unknown])
@@ -217,6 +221,7 @@ class RowScores:
         """
         above, with_ties, _ = tails(self.scores(known))
         n = self.n_rows
+        # In logarithms: (1 - p)**n underflows in tables of millions, where the ratio does not.
         high, low = n * np.log1p(-above), n * np.log1p(-with_ties)
         own = np.maximum(n * (with_ties - above), 1e-300)
         return np.asarray((np.exp(high) * -np.expm1(low - high) / own).mean(axis=1))
@@ -232,8 +237,10 @@ class RowScores:
         """
         _, chance, own = tails(self.scores(known))
         n = self.n_rows
+        # The mode of n - 1 trials is floor(n p): no other count is likelier, so none decides better.
         mode = np.minimum(np.floor(n * chance), n - 1)
         gain = (own - chance) * binomial_chance(mode, n - 1, chance)
+        # An attacker who gains by no threshold tosses a coin.
         return np.asarray((1 + np.maximum(gain.max(axis=1), 0.0)) / 2)
 
     def guess(self, unknown: int, stream: Stream) -> tuple[Floats, Floats]:
@@ -269,10 +276,13 @@ class RowScores:
         shown = self.published[unknown].ravel()[pick]
         look = np.concatenate([np.zeros_like(people), rows.draws], axis=1)
         score = np.take_along_axis(scores, look, axis=1)
+        # People have different numbers of such rows: places that stay empty have no weight.
         score[:, 1:][~rows.there] = -np.inf
         by_factor = np.take_along_axis(factors, look[:, :, None], axis=1)
         by_factor -= log_sum_exp(by_factor, 2, keepdims=True)
         own = self.given_factor[unknown].reshape(-1, by_factor.shape[2])[pick]
+        # L of the whole row: the unknown cell of a stranger follows what the known ones tell about the
+        # factor.
         score -= log_sum_exp(by_factor + own, axis=2)
         likelihood = np.empty(prior.shape)
         at_once = max(1, _BLOCK // (shown.shape[1] * prior.shape[1]))
@@ -317,6 +327,8 @@ def tails(scores: Floats) -> tuple[Floats, Floats, Floats]:
     """
     ordered = -np.sort(-scores, axis=1)
     draws = scores.shape[1]
+    # E[exp(-L); L >= t] over the person's own draws. A mean of few draws may exceed 1, and log1p(-p) must
+    # stay finite.
     total = np.minimum(np.cumsum(np.exp(-ordered), axis=1) / draws, 1 - 1e-12)
     index = np.arange(draws)
     # Scores of lists repeat, up to rounding errors of their sums.
@@ -362,11 +374,13 @@ def _draw_strangers(scores: Floats, n_rows: int, stream: Stream) -> _Strangers:
     people, draws = scores.shape
     order = np.argsort(-scores, axis=1, kind="stable")
     rate = (n_rows - 1) * np.cumsum(np.exp(-np.take_along_axis(scores, order, axis=1)), axis=1) / draws
+    # As many of the best draws as about two dozen strangers are expected to reach.
     used = (rate <= _CANDIDATES).sum(axis=1)
     mean = np.where(used > 0, np.take_along_axis(rate, np.maximum(used - 1, 0)[:, None], axis=1)[:, 0], 0.0)
     count = poisson_quantile(uniform_shares(people, stream.derive("count")), mean)
     count = np.where(mean > 0, count, 0).astype(np.int64)
     most = max(1, int(count.max(initial=0)))
+    # Places under the cumulative rate fall on each draw with its weight exp(-L).
     at = uniform_shares(people * most, stream.derive("row")).reshape(people, most) * mean[:, None]
     place = np.array([own.searchsorted(wanted) for own, wanted in zip(rate, at, strict=True)])
     place = np.minimum(place, draws - 1)
@@ -377,6 +391,7 @@ def _draw_strangers(scores: Floats, n_rows: int, stream: Stream) -> _Strangers:
 def log_states(column: Mixture, cells: AnyArray) -> Floats:
     """Return the log probability of people's true cells in a column given each factor; (people, nodes)."""
     values, shares = column.states()
+    # Finite, because the logarithm of one column is subtracted from the sum of all.
     return np.asarray(np.log(np.maximum(shares[nearest_state(cells, values)], 1e-300)))
 
 
@@ -407,6 +422,7 @@ def update_prior(prior: Floats, likelihood: Floats, others: Floats) -> Floats:
         The same sum over all other rows, which does not depend on the value.
     """
     with np.errstate(divide="ignore"):
+        # A value that is impossible has the logarithm -inf, and stays impossible.
         total = np.logaddexp(likelihood, np.log(others)[:, None]) + np.log(prior)
     posterior = np.exp(total - total.max(axis=1, keepdims=True))
     return np.asarray(posterior / posterior.sum(axis=1, keepdims=True))

@@ -194,7 +194,9 @@ class ShadowTable:
                     np.ravel_multi_index([codes[name] for name in table], shape) for codes in (known, *people)
                 ]
                 ratio = self.n_rows / len(places[0])
+                # What the table would count if its people were like those whom the attacker knows.
                 expected = np.bincount(places[0], minlength=end - start) * ratio
+                # An empty cell has a variance too: at least that of one expected row.
                 variance = np.square(sds[start:end]) + np.maximum(expected, 1.0) * (1 + ratio)
                 excess = (values[start:end] - expected) / variance
                 for score, place in zip(scores, places[1:], strict=True):
@@ -221,6 +223,7 @@ def cell_codes(column: Column, values: AnyArray, question: Mapping[str, Any]) ->
         return codes if groups is None else np.array(groups)[codes]
     edges = np.array(question["edges"].get(column.name, ()), np.float64)
     missing = np.isnan(values)
+    # A missing cell gets a place first, since NaN has none among the edges, and then a cell of its own.
     found = np.searchsorted(edges, np.where(missing, 0.0, values), side="right")
     return np.where(missing, len(edges) + 1, found)
 
@@ -251,6 +254,7 @@ def _find_nearest(people: AnyArray, shown: AnyArray) -> tuple[Ints, Ints]:
             distance += one
         nearest[start : start + _BLOCK] = distance.min(axis=1)
         for j, one in enumerate(differs):
+            # The column that is guessed must not count in how alike a row is.
             guess = shown[(distance - one).argmin(axis=1), j]
             right[start : start + _BLOCK] += guess == block[:, j]
     return nearest, right
@@ -393,12 +397,15 @@ class MaskedShadow:
             return np.where(codes == 1, scores[:, 0], -scores[:, 0])
         people = np.arange(len(codes))
         own = scores[people, codes].copy()
+        # The own class is left out of the largest of the others.
         scores[people, codes] = -np.inf
         return np.asarray(own - scores.max(axis=1))
 
     def _likelihood_direction(self, reference: Floats) -> Floats:
         """Return ``H^-1 C^-1 (W - V)`` as one vector: what the gradients of people are multiplied by."""
         moved = (self.weights - reference).ravel()
+        # The matrix of many weights does not fit: then their shift itself is the direction, as if H and C
+        # were flat.
         if moved.size > _MOST_WEIGHTS:
             return moved
         gradients = self._gradients(reference, *self._read(self.known))
@@ -407,6 +414,7 @@ class MaskedShadow:
         spread = np.maximum(spread, _LEAST_SPREAD * spread[-1])
         curvature = spread + self.plan.regularization
         sampling = (1 / self.n_rows + 1 / len(gradients)) * spread / curvature**2
+        # What sampling does not explain of the shift is the noise of the release.
         noise = max(0.0, (float(moved @ moved) - float(np.sum(sampling))) / moved.size)
         return np.asarray(axes @ ((axes.T @ moved) / (curvature * (sampling + noise))))
 
@@ -425,6 +433,7 @@ class MaskedShadow:
         nearest = np.empty(len(rows))
         for start in range(0, len(rows), _POINTS_BLOCK):
             block = rows[start : start + _POINTS_BLOCK]
+            # |x - p|**2 without |x|**2, which is the same for all points of a person and is added at the end.
             nearest[start : start + _POINTS_BLOCK] = (sizes - 2 * (block @ self.points.T)).min(axis=1)
         return np.asarray(nearest + np.sum(rows**2, axis=1))
 
@@ -432,5 +441,6 @@ class MaskedShadow:
 def _round_scores(scores: Floats) -> Floats:
     """Return scores as multiples of a power of two, about a billionth of the largest."""
     largest = float(np.max(np.abs(scores), initial=0.0))
+    # Ranks must not depend on the last digits, in which processors differ.
     grid = math.ldexp(1.0, math.frexp(largest)[1] - _DIGITS)
     return np.asarray(np.rint(scores / grid) * grid)

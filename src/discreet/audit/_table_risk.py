@@ -97,6 +97,7 @@ class TableScores:
         rows_each : int
             Number of rows that each person has, at most as many as the table.
         """
+        # Whole people alone: a person is in the table with all rows or with none.
         rows = min(n_rows, MOST_ROWS) // rows_each * rows_each
         people = min(rows, people, max(MOST_PEOPLE, rows_each)) // rows_each * rows_each
         _, drawn = law.draw_units(schema, (rows + people) // rows_each, rows_each, stream.derive("people"))
@@ -108,6 +109,7 @@ class TableScores:
             if target.channel is None:
                 continue
             one = Mixture(target, grid[target.name], law.cell_weights(schema.column(target.name)))
+            # People in the table come first in it; those who were drawn behind its rows are not in it.
             cells = np.concatenate([truth[target.name][:people], truth[target.name][rows:]])
             made.columns.append(one)
             made.truth.append(cells)
@@ -162,6 +164,7 @@ class TableScores:
         assert self.covariance is not None
         order = [j for j, one in enumerate(self.columns) if self._is_gaussian(one)]
         at = [order.index(j) for j in known]
+        # The determinant is left out: it is the same for every person and row, and cancels in scores.
         inverse = np.linalg.inv(self.covariance[np.ix_(at, at)])
         middles = [self.columns[j].target.column.fill for j in known]
         shift = np.stack(
@@ -184,6 +187,7 @@ class TableScores:
         """
         scores = self._split_units(self.scores(known)[: self.people])
         together = log_sum_exp(scores, axis=1)
+        # Equal likelihoods differ by rounding; of several such rows one is taken at random.
         likeliest = together > together.max(axis=1, keepdims=True) - 1e-9
         units = np.arange(len(together))
         own = units[:, None] * self.rows_each + np.arange(self.rows_each)
@@ -219,6 +223,7 @@ class TableScores:
         known = [j for j in range(len(self.columns)) if j != unknown]
         none = np.zeros((n, column.weights.shape[1]))
         prior = mix_states(sum((log_states(self.columns[j], self.truth[j][:n]) for j in known), none), column)
+        # From the scores of the known columns to those of all: the row of a stranger is unlikely as a whole.
         logs = self.scores(known)[:n] + self._log_strangers(known) - self._log_strangers([*known, unknown])
         given = column.log_given_states(self.published[unknown])
         likelihood = np.stack([log_sum_exp(logs + one, axis=1) for one in given.T], axis=1)
@@ -232,6 +237,7 @@ class TableScores:
 def _is_right(chances: Floats, truth: Ints, column: Mixture) -> Floats:
     """Return 1 for each person whose cell the best guess hits, and 0 for the others."""
     guess, _, reach = best_guess(chances, column)
+    # A missing cell is right only by itself, however near its place in the list of states is.
     last = len(column.states()[0]) - (not column.target.is_list and not column.target.column.required)
     near = (np.abs(guess - truth) <= reach) & (guess < last) & (truth < last)
     return np.asarray((near | (guess == truth)).astype(np.float64))

@@ -109,6 +109,7 @@ class UnitScores:
         counts = others * np.log1p(-every.above) > _NEGLIGIBLE
         levels = every.take(counts)
         high, low = np.log1p(-levels.above), np.log1p(-levels.at_least)
+        # Where no stranger has the same score, the substitution below would divide by zero.
         rate = np.maximum(others * (high - low), 1e-12)
         # Whose row it is goes first: sums over a long axis of short rows are slow.
         own, own_ties = np.ascontiguousarray(levels.own.T), np.ascontiguousarray(levels.own_ties.T)
@@ -140,6 +141,7 @@ class UnitScores:
         and c are the best ones.
         """
         levels = _Levels.from_scores(self.scores(known), self.given_cell[0].shape[2])
+        # Neighboring thresholds differ by a single draw: the best of some is as good as the best of all.
         every = max(1, levels.own.shape[1] // _THRESHOLDS)
         own, p = levels.own[:, ::every], levels.at_least[:, ::every]
         m, others = self.rows_each, max(self.n_rows - self.rows_each, 0)
@@ -182,6 +184,8 @@ class _Levels:
         ordered = np.take_along_axis(scores, order, axis=1)
         total = np.minimum(np.cumsum(np.exp(-ordered), axis=1) / draws, 1 - 1e-12)
         row = order // (draws // different)
+        # Each of the different rows has its own share of the draws, which together are all of its
+        # probability.
         reached = np.cumsum(row[:, :, None] == np.arange(different), axis=1) * (different / draws)
         # Scores of lists repeat, up to rounding errors of their sums.
         starts = np.ones(ordered.shape, bool)
@@ -231,6 +235,7 @@ def _at_least(own: Floats, copies: int) -> Floats:
     assert copies == 1
     counts = np.zeros((*own.shape[:2], own.shape[2] + 1))
     counts[..., 0] = 1.0
+    # The Poisson binomial law, one row after another.
     for i in range(own.shape[2]):
         q = own[..., i : i + 1]
         counts[..., 1:] = counts[..., 1:] * (1 - q) + counts[..., :-1] * q

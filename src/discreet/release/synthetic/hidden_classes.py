@@ -96,6 +96,7 @@ def fit_hidden_classes(tables: Mapping[Pair, Floats], sizes: Sequence[int], stre
         margin[rows], margin[columns] = add_along(share, 1), add_along(share, 0)
     place = np.repeat(np.arange(len(sizes)), sizes)
     block = np.arange(HIDDEN_CLASSES)[:, None] * len(sizes) + place
+    # Classes that begin alike stay alike under EM.
     start = (stream.words(HIDDEN_CLASSES * total) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     shares = _normalize(margin * (0.5 + start.reshape(HIDDEN_CLASSES, total)), block)
     classes = np.full(HIDDEN_CLASSES, 1 / HIDDEN_CLASSES)

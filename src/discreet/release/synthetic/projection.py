@@ -31,6 +31,7 @@ def project_rows(values: Floats, totals: Floats) -> Floats:
     m = values.shape[1]
     falling = np.sort(values, axis=1)[:, ::-1]
     excess = (np.cumsum(falling, axis=1) - totals[:, None]) / np.arange(1.0, m + 1)
+    # The last entry above its threshold decides: smaller ones become 0, larger ones share what is too much.
     last = m - 1 - np.argmax((falling > excess)[:, ::-1], axis=1)
     threshold = excess[np.arange(len(values)), last]
     projected = np.maximum(values - threshold[:, None], 0.0)
@@ -53,6 +54,7 @@ def fit_falling(values: Floats) -> Floats:
     groups: list[tuple[float, int]] = []
     for value in values.tolist():
         total, size = value, 1
+        # Pool adjacent violators; means are compared by products, without a division.
         while groups and groups[-1][0] * size < total * groups[-1][1]:
             before, count = groups.pop()
             total, size = before + total, count + size
@@ -129,6 +131,7 @@ def _draw_towards(noisy: Floats, variance: Floats, known: Floats) -> Floats:
     difference = noisy - known
     excess = add_up((difference * difference - variance).ravel()) / known.size
     mean = add_up(known.ravel()) / known.size
+    # Differences no larger than their noise say nothing against what is known.
     if excess <= 0 or mean <= 0:
         return known
     prior = known * (excess / mean)
@@ -153,6 +156,7 @@ def rake(
     rounds : int
         Number of passes over the margins.
     """
+    # A cell of 0 would stay 0 whatever its margins are.
     table = np.maximum(table, _LEAST * max(add_up(table.ravel()) / max(table.size, 1), _LEAST))
     for _ in range(rounds):
         if both is not None:

@@ -69,13 +69,16 @@ class NoiseBudget:
         """Return the standard deviation of counts of tables that are asked for with equal precision."""
         part = self.amount * share
         if self.law == "gaussian":
+            # Neighbors move `step` cells of each table by one row: sqrt(step * tables) in the L2 norm.
             return self.rows * math.sqrt(self.step * tables / part)
+        # In the L1 norm it is step * tables, and a Laplace law has sqrt(2) times its scale as sd.
         return self.rows * math.sqrt(2.0) * self.step * tables / part
 
     def score_sd(self, pairs: int, share: float) -> float:
         """Return the standard deviation of the scores of some pairs of columns, in rows."""
         part = self.amount * share
         if self.law == "gaussian":
+            # A score is half of an L1 distance, so neighbors move it by half as much as the table.
             return self.rows * self.step * math.sqrt(pairs / part) / 2
         return self.rows * math.sqrt(2.0) * self.step * pairs / part / 2
 
@@ -105,6 +108,7 @@ class NoiseBudget:
 
 def expected_fluctuation(reference: Floats) -> float:
     """Return how many rows of a sample are off a table from which the sample was drawn, on average."""
+    # The mean deviation of a Poisson count r: near sqrt(2 r / pi) for many rows, and never above 2 r.
     spread = np.minimum(np.sqrt(reference * (2 / math.pi)), 2 * reference)
     return add_up(spread.ravel()) / 2
 
@@ -133,6 +137,7 @@ def find_tree(
     """
     group = [min(joined) if column in joined else column for column in range(columns)]
     edges = []
+    # Kruskal's algorithm. Of equal dependences the first pair is taken: strangers must find the same tree.
     ranked = sorted(range(len(pairs)), key=lambda i: (-dependence[i], pairs[i]))
     for i in ranked:
         first, second = (group[column] for column in pairs[i])
