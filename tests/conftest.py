@@ -85,7 +85,7 @@ def _small_checks(request: pytest.FixtureRequest) -> Iterator[None]:
         if request.path.parent.name not in attacks and "risk" not in request.path.stem:
             patched.setattr("discreet.audit._learned_guess.ROUNDS", 5)
             patched.setattr("discreet.pipeline._plan_stages._MOST_PEOPLE", 50)
-            for module in ("pipeline._plan_stages", "report.verify._risk", "evaluation.ways"):
+            for module in ("pipeline._plan_stages", "report.verify.claims", "evaluation.ways"):
                 patched.setattr(f"discreet.{module}.measure_risk", RISKS)
         yield
 

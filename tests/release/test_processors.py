@@ -21,7 +21,7 @@ from discreet.privacy import ApproxDP, ErrorFloor
 from discreet.privacy.rounding import shorter_up
 from discreet.release import BoundedRelease, GaussianRelease, InvariantRelease, LaplaceRelease, ReleaseMethod
 from discreet.report.verify import verify
-from discreet.report.verify._risk import risk_differences
+from discreet.report.verify.claims import risk_differences
 from tests.contracts.cases import ROWS, SCHEMA
 from tests.report.published import KEY, METHODS, publish
 

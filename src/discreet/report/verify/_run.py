@@ -57,9 +57,15 @@ from discreet.report.verify._model import (
 )
 from discreet.report.verify._parts import PublishedParts
 from discreet.report.verify._result import Checks, Verification
-from discreet.report.verify._risk import check_risk
 from discreet.report.verify.cells import check_classifier, check_data, first_difference
-from discreet.report.verify.claims import check_claims, check_schema, differences, replan, table_charge_faults
+from discreet.report.verify.claims import (
+    check_claims,
+    check_risk,
+    check_schema,
+    differences,
+    replan,
+    table_charge_faults,
+)
 
 if TYPE_CHECKING:
     import os
