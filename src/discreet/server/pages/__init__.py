@@ -3,9 +3,8 @@
 ``forms`` parses what a browser sends; ``page`` turns a request into a page, and has login and static files;
 ``sign_in`` is the way in through an OpenID Connect provider; ``budget``, ``columns`` and ``answer`` present
 budgets, columns and answers as text and charts; ``history`` recalls past answers by their receipts; ``trial``
-answers from dummy rows; ``completion`` suggests words; ``catalogue`` lists data sets, ``jobs`` long questions
-and models, ``saved`` what an analyst saved; ``ask`` is the page of analysts, and ``curator`` and ``people``
-are those of curators.
+answers from dummy rows; ``catalogue`` lists data sets, ``jobs`` long questions and models, ``saved`` what an
+analyst saved; ``ask`` is the page of analysts, and ``curator`` and ``people`` are those of curators.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
-from discreet.server.pages import ask, catalogue, completion, curator, history, jobs, page, people, saved
+from discreet.server.pages import ask, catalogue, columns, curator, history, jobs, page, people, saved
 from discreet.server.pages.page import page_endpoint
 from discreet.server.sign_in import CALLBACK
 
@@ -64,7 +63,7 @@ def router(service: Service) -> APIRouter:
         ("/ask", "POST", ask.ask),
         ("/refine", "POST", ask.refine),
         ("/price", "POST", ask.price),
-        ("/complete", "GET", completion.suggestions),
+        ("/complete", "GET", columns.suggestions),
         ("/answers/{receipts}", "GET", ask.answer_page),
         ("/answers/{receipts}/answer.{ending}", "GET", ask.answer_file),
         ("/history", "GET", history.history_page),

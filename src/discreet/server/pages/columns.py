@@ -1,16 +1,22 @@
-"""The columns of a table as the pages list them: type, allowed values and how queries write them."""
+"""The columns of a table as the pages list them, and suggestions while a question is typed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from starlette.responses import JSONResponse
+
 from discreet import formatting
+from discreet.query.language.completion import complete
 from discreet.query.language.lexer import write_name
 from discreet.query.language.nodes import write_level
 
 if TYPE_CHECKING:
+    from starlette.responses import Response
+
     from discreet.schema import Column, Schema
+    from discreet.server.pages.page import PageRequest
 
 _TYPES = {
     "number": "number",
@@ -19,6 +25,8 @@ _TYPES = {
     "date": "date",
     "datetime": "datetime",
 }
+_MAX_LENGTH = 4000  # characters of a question that are looked at
+_MAX_OPTIONS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,3 +102,17 @@ def _range(column: Column) -> str:
 
 def _end(value: object) -> str:
     return formatting.number(value) if isinstance(value, int | float) else str(value)
+
+
+async def suggestions(page_request: PageRequest) -> Response:
+    """Return what may follow in an unfinished question, and where the word begins that it replaces, as JSON.
+
+    Privacy
+    -------
+    Follows from the schema alone.
+    """
+    text = page_request.http.query_params.get("text", "")[:_MAX_LENGTH]
+    start, options = complete(text, page_request.target.dataset.schema)
+    # Browsers count a character beyond the basic plane as two.
+    start = len(text[:start].encode("utf-16-le", "surrogatepass")) // 2
+    return JSONResponse({"start": start, "options": options[:_MAX_OPTIONS]})
