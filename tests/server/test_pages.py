@@ -20,6 +20,7 @@ from discreet.report.charts.bars import spending_steps
 from discreet.schema import Column, Schema
 from discreet.server.api.openapi import openapi_document, reference_page
 from discreet.server.pages import history
+from discreet.server.pages.answer import MOST_NUMBERS
 from discreet.server.pages.columns import column_views
 from discreet.server.pages.curator import refusal_lines
 from discreet.server.pages.page import asset_address
@@ -754,3 +755,17 @@ def test_columns_say_what_their_lists_show() -> None:
     assert views["ward"].range.startswith("one of 2 values")
     assert ("or other" in views["ward"].range) == (len(views["ward"].levels) == 3)
     assert SCHEMA.column("sex").values == ("f", "m")
+
+
+def test_a_long_answer_is_shown_in_part_and_its_files_have_all_of_it(service: RunningService) -> None:
+    visitor = Visitor(service)
+    edges = ", ".join(map(str, range(1, 100)))
+    page = visitor.ask(source="sql", sql=f"count by age ({edges}), city", amount="0.1")
+    owes_nothing(page)
+    assert len(list(page.one("table", class_="groups").one("tbody").all("tr"))) == MOST_NUMBERS
+    assert not list(page.all("pre", id="answer-json"))
+    assert page.one("pre", id="answer-python").text
+    (link,) = (a for a in page.all("a") if a.text == "Download CSV")
+    rows = visitor.client.get(link.attributes["href"]).text.splitlines()
+    assert len(rows) == 1 + 100 * 5
+    assert f"The CSV file has {500 - MOST_NUMBERS} more numbers." in page.text

@@ -66,7 +66,8 @@ class AnswerView:
     csv, svg : str
         Addresses of the answer as a table and as a chart; empty for a trial.
     json, curl, python : str
-        The answer as JSON, and a command and a notebook cell that ask the same; empty if none can.
+        The answer as JSON, unless it is long, and a command and a notebook cell that ask the same; empty if
+        none can.
     """
 
     question: str
@@ -146,7 +147,7 @@ def answer_view(
         trial=trial,
         csv="" if trial else files.format("csv") or data_address(csv_file(result)),
         svg="" if trial else files.format("svg") or data_address(svg_file(result)),
-        json=json.dumps(answer, indent=2, ensure_ascii=False),
+        json=json.dumps(answer, indent=2, ensure_ascii=False) if len(result.cells) <= MOST_NUMBERS else "",
         curl="" if request is None else curl_command(request, address, dataset),
         python="" if request is None else notebook_cell(request, address, dataset),
     )
