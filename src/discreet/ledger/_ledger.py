@@ -62,10 +62,8 @@ class Ledger(LedgerReader):
     the total and for the owner, both or neither, and is on disk before :meth:`charge` returns. So
     whatever is drawn afterwards was paid for, a crash costs budget and never privacy, and
     :meth:`guarantee` holds against analysts who choose each query after seeing every answer.
-    There are no refunds. The record shows the queries and their times, and no row of the data:
-    callers pass public facts only.
-
-    Limits of owners assume that owners do not pool what they learn; the total does not assume this.
+    There are no refunds. The record shows the queries and their times, and no row of the data: callers pass
+    public facts only. Limits of owners assume that owners do not pool what they learn; the total does not.
 
     Reference
     ---------
