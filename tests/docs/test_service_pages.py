@@ -236,7 +236,7 @@ def test_the_unit_runs_the_service_as_nobody_else_and_keeps_what_the_configurati
     assert {Path(config.access).parent, *(Path(one.ledger).parent for one in config.datasets.values())} == {
         state
     }
-    assert config.audit_log.parent == logs
+    assert Path(config.audit_log).parent == logs
     assert int(service["TimeoutStopSec"]) > config.limits.seconds + 5
     assert (service["LimitCORE"], service["ProtectSystem"], service["UMask"]) == ("0", "strict", "0077")
 
@@ -257,7 +257,7 @@ def test_the_image_has_the_extras_no_root_and_the_same_places() -> None:
     assert said["health check"] == [*said["Containerfile"], "--ready"]
     config = Config.load(EXAMPLES / "config.yaml")
     volumes = json.loads(re.findall(r"^VOLUME (.+)$", text, re.MULTILINE)[0])
-    assert {str(Path(config.access).parent), str(config.audit_log.parent)} == set(volumes)
+    assert {str(Path(config.access).parent), str(Path(config.audit_log).parent)} == set(volumes)
 
 
 def test_the_proxy_and_the_scraper_fit_the_service() -> None:

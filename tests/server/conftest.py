@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,8 @@ from discreet.server.service import Service
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
-    from pathlib import Path
 
+    from discreet.ledger.postgres_log import PostgresLog
     from discreet.server.callers import Role
     from discreet.server.dataset_service import DatasetService
 
@@ -275,7 +276,8 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "cert.pem", folder / "key.pem"
 
 
-def lines_of(path: Path) -> list[dict[str, Any]]:
+def lines_of(path: Path | PostgresLog) -> list[dict[str, Any]]:
+    assert isinstance(path, Path)
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 

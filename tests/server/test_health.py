@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ssl
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -24,7 +25,6 @@ from tests.server.scripted import Heard, Say, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.server.conftest import RunningService
 
@@ -205,6 +205,7 @@ def test_a_service_whose_trail_cannot_be_written_is_not_ready_and_its_operator_s
     service: RunningService,
 ) -> None:
     path = service.backend.audit_log.path
+    assert isinstance(path, Path)
     assert service.client(None).get("/ready").status_code == 200
     moved = path.rename(path.with_suffix(".moved"))
     path.mkdir()

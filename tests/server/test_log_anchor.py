@@ -211,6 +211,7 @@ def test_a_rotated_log_is_one_chain_and_old_files_may_be_moved(path: Path, ledge
     answered(log, ledger, 2)
     log.anchor("town", ledger)
     second = log.rotate()
+    assert isinstance(second, Path)
     answered(log, ledger, 1)
     lines = log.check().lines
     assert lines == sum(len(lines_of(file)) for file in path.parent.glob("audit.jsonl*"))
@@ -222,8 +223,7 @@ def test_a_rotated_log_is_one_chain_and_old_files_may_be_moved(path: Path, ledge
     away.mkdir()
     shutil.move(first, away)
     assert log.check() == (lines, 4)
-    text = second.read_text() if second else ""
-    assert second is not None
+    text = second.read_text()
     second.write_text(text.replace('"ana"', '"bob"'))
     ServiceLog(path).confirm("town", ledger)
     with pytest.raises(LedgerTampered, match=r"Line 6 .*audit\.jsonl\.5"):

@@ -1,5 +1,6 @@
 """``discreet audit-log``: check, rotate and begin the audit log of a service."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,8 @@ def check(config: ConfigFile = _DEFAULT, json: Json = False) -> None:
     from discreet.server.audit_log import ServiceLog
 
     settings = load_config(config)
-    log = ServiceLog(settings.audit_log)
     found: dict[str, Any] = {}
-    with open_ledgers(settings) as ledgers:
+    with open_ledgers(settings) as ledgers, closing(ServiceLog(settings.audit_log)) as log:
         for name, ledger in ledgers.items():
             last, anchors = log.compare(name, ledger), ledger.log_anchors()
             anchored = 0 if last is None or last.log not in anchors else anchors[last.log].line
@@ -61,8 +61,7 @@ def rotate(config: ConfigFile = _DEFAULT) -> None:
     from discreet.server.audit_log import ServiceLog
 
     settings = load_config(config)
-    log = ServiceLog(settings.audit_log)
-    with open_ledgers(settings) as ledgers:
+    with open_ledgers(settings) as ledgers, closing(ServiceLog(settings.audit_log)) as log:
         for name, ledger in ledgers.items():
             log.confirm(name, ledger)
         old = log.rotate()
@@ -79,7 +78,6 @@ def begin(config: ConfigFile = _DEFAULT) -> None:
     from discreet.server.audit_log import ServiceLog
 
     settings = load_config(config)
-    log = ServiceLog(settings.audit_log)
-    with open_ledgers(settings) as ledgers:
+    with open_ledgers(settings) as ledgers, closing(ServiceLog(settings.audit_log)) as log:
         log.begin(list(ledgers.values()), operator_name())
     write_out(f"{log.path} was begun, and the ledgers say so.\n")

@@ -1,5 +1,6 @@
 """``discreet service``: back up, restore and upgrade everything that a service keeps."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -122,7 +123,8 @@ def upgrade(
         back_up_service(config, backup)
         upgrade_stores(settings, older)
         steps = {store.key: [store.written, store.known] for store in older}
-        ServiceLog(settings.audit_log).write("upgraded", who=operator_name(), formats=steps)
+        with closing(ServiceLog(settings.audit_log)) as log:
+            log.write("upgraded", who=operator_name(), formats=steps)
     console.json(
         {
             "backup": str(backup) if older else None,

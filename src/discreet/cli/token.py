@@ -242,8 +242,8 @@ def _open_tokens(config: Path) -> "Iterator[tuple[TokenAdmin, Config]]":
     from discreet.server.audit_log import ServiceLog
     from discreet.server.credentials import TokenAdmin
 
-    with _open_access(config) as (access, settings):
-        yield TokenAdmin(access, ServiceLog(settings.audit_log), partial(_set_limit, settings)), settings
+    with _open_access(config) as (access, settings), closing(ServiceLog(settings.audit_log)) as log:
+        yield TokenAdmin(access, log, partial(_set_limit, settings)), settings
 
 
 def load_config(config: Path) -> "Config":
@@ -284,8 +284,8 @@ def _open_allocations(settings: "Config", entry: "DatasetConfig") -> "Iterator[A
     from discreet.server.audit_log import ServiceLog
     from discreet.server.dataset import load_schema, open_ledger
 
-    with open_ledger(entry, load_schema(entry)) as ledger:
-        yield Allocations(ledger, ServiceLog(settings.audit_log), entry)
+    with open_ledger(entry, load_schema(entry)) as ledger, closing(ServiceLog(settings.audit_log)) as log:
+        yield Allocations(ledger, log, entry)
 
 
 def _limit(settings: "Config", dataset: str, numbers: dict[str, Any]) -> "Promise | None":

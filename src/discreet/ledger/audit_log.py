@@ -35,14 +35,14 @@ START = "0" * 64
 """Hash that the first line names as that of the line before it."""
 
 
-class _LinePosition(NamedTuple):
+class LinePosition(NamedTuple):
     """Number and hash of a line in the log."""
 
     seq: int
     hash: str
 
 
-_BEGINNING = _LinePosition(0, START)
+_BEGINNING = LinePosition(0, START)
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "duckdb", "cryptography")
 
 
@@ -72,7 +72,7 @@ class AuditLog:
     def write_all(self, events: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Append several events, all or none."""
         if self.path is None:
-            lines, self._position = _lines(self._position, events)
+            lines, self._position = chain_lines(self._position, events)
             self._lines_in_memory += lines
             return
         with _open_locked(self.path) as handle:
@@ -163,6 +163,18 @@ class AuditLog:
                 files[path.name.removeprefix(self.path.name)] = file, os.fstat(file.fileno()).st_size
             yield LogSnapshot(files, held.close)
 
+    def sync(self) -> None:
+        """Wait until all lines are on disk."""
+        assert self.path is not None
+        with self.path.open("rb") as file:
+            os.fsync(file.fileno())
+
+    def check_writable(self) -> None:
+        """Check that the file can be written."""
+        assert self.path is not None
+        with self.path.open("ab"):
+            pass
+
     def begin(self, **facts: Any) -> None:
         """Append the event "begin" with user name, machine and versions."""
         self.write("begin", who=_user_name(), versions=installed_versions(_LIBRARIES), **facts)
@@ -225,9 +237,9 @@ def _user_name() -> str:
         return f"{os.getuid() if hasattr(os, 'getuid') else 'unknown'}@{platform.node()}"
 
 
-def _lines(
-    position: _LinePosition, events: Sequence[tuple[str, Mapping[str, Any]]]
-) -> tuple[list[bytes], _LinePosition]:
+def chain_lines(
+    position: LinePosition, events: Sequence[tuple[str, Mapping[str, Any]]]
+) -> tuple[list[bytes], LinePosition]:
     """Return the lines of events that follow a position, and the position of the last line."""
     lines = []
     time, process = now(), os.getpid()
@@ -240,7 +252,7 @@ def _lines(
             **facts,
             "previous": position.hash,
         }
-        position = _LinePosition(position.seq + 1, hash_line(content))
+        position = LinePosition(position.seq + 1, hash_line(content))
         lines.append((canonical({**content, "hash": position.hash}) + "\n").encode())
     return lines, position
 
@@ -286,10 +298,10 @@ def _is_current(handle: int, path: Path) -> bool:
 
 
 def _append(
-    handle: int, position: _LinePosition, events: Sequence[tuple[str, Mapping[str, Any]]]
-) -> _LinePosition:
+    handle: int, position: LinePosition, events: Sequence[tuple[str, Mapping[str, Any]]]
+) -> LinePosition:
     """Append the lines of events, all or none, and return the position of the last line."""
-    lines, end = _lines(position, events)
+    lines, end = chain_lines(position, events)
     text, before = b"".join(lines), os.fstat(handle).st_size
     # A full disk may take a part of the text; half a line would break the chain.
     if os.write(handle, text) != len(text):
@@ -298,7 +310,7 @@ def _append(
     return end
 
 
-def _last_position(handle: int) -> tuple[_LinePosition, int]:
+def _last_position(handle: int) -> tuple[LinePosition, int]:
     """Cut off an incomplete last line; return the position of the last complete one and the bytes cut."""
     size = os.fstat(handle).st_size
     tail, start = b"", size
@@ -315,7 +327,7 @@ def _last_position(handle: int) -> tuple[_LinePosition, int]:
         return _BEGINNING, torn
     try:
         content = json.loads(lines[-1])
-        return _LinePosition(int(content["seq"]), str(content["hash"])), torn
+        return LinePosition(int(content["seq"]), str(content["hash"])), torn
     except (ValueError, KeyError, TypeError):
         raise SourceError(
             "The last line of the audit log beside the ledger must be one of ours, and is not: the log was "

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from discreet.errors import SourceError
@@ -18,23 +19,24 @@ from discreet.ledger.audit_log import ROTATED, START, hash_line, rotated_files
 from discreet.ledger.records import LogAnchor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Sequence
+
+    from discreet.ledger.postgres_log import PostgresLog, PostgresPart
 
 _CHANGED = "the log was changed. Compare it with a copy"
 
 
 class _LogFile(NamedTuple):
-    """One file of a log, opened, with its size at one moment and its parsed first line."""
+    """One file of a log, opened, with its size at one moment and the text of its first line."""
 
     handle: BinaryIO
     size: int
-    head: dict[str, Any]
+    head_text: bytes
 
     @property
-    def first(self) -> int:
-        """Number of its first line."""
-        return int(self.head["seq"])
+    def name(self) -> str:
+        """Path of the file."""
+        return str(self.handle.name)
 
     def lines(self, start: int) -> Iterator[tuple[int, bytes]]:
         """Yield where each line begins, and the line; a line that was not finished is left out."""
@@ -46,9 +48,31 @@ class _LogFile(NamedTuple):
             yield start, text
             start += len(text)
 
+    def last_lines(self, most: int) -> tuple[list[bytes], int]:
+        """Return the complete lines in the last `most` bytes, newest first, and how many bytes were read."""
+        start = max(0, self.size - most)
+        self.handle.seek(start)
+        parts = self.handle.read(self.size - start).split(b"\n")
+        # The part may begin inside a line, and end with what a power failure left of one.
+        return parts[1 if start else 0 : -1][::-1], self.size - start
+
+
+class _LogPart(NamedTuple):
+    """A file of a log, or what stands for one in a database, with its parsed first line."""
+
+    lines: Callable[[int], Iterator[tuple[int, bytes]]]
+    last_lines: Callable[[int], tuple[list[bytes], int]]
+    name: str
+    head: dict[str, Any]
+
+    @property
+    def first(self) -> int:
+        """Number of its first line."""
+        return int(self.head["seq"])
+
 
 def verify_log(
-    path: Path,
+    path: Path | PostgresLog,
     anchor: LogAnchor | None = None,
     *,
     whole: bool = False,
@@ -58,8 +82,8 @@ def verify_log(
 
     Parameters
     ----------
-    path : Path
-        File that the log is written to; files that were rotated are beside it.
+    path : Path or PostgresLog
+        File that the log is written to, with files that were rotated beside it; or the log in a database.
     anchor : LogAnchor, optional
         Line that the log must have, and after which it is verified; None begins with the first line of the
         file.
@@ -117,7 +141,7 @@ def verify_log(
                         raise _missing_anchor(path, anchor, "the log was cut or changed")
                 elif content is None or content["seq"] != number or content["previous"] != previous:
                     raise SourceError(
-                        f"Line {number} of the audit log, in {file.handle.name!r}, must follow from the line "
+                        f"Line {number} of the audit log, in {file.name!r}, must follow from the line "
                         f"before it, and does not: {_CHANGED}."
                     )
                 seq, previous = number, content["hash"]
@@ -130,44 +154,54 @@ def verify_log(
         return last
 
 
-def check_log(path: Path) -> int:
+def check_log(path: Path | PostgresLog) -> int:
     """Verify the chain of a log, with the rotated files that are there, and return its number of lines."""
     last = verify_log(path, whole=True)
     return 0 if last is None else last.line
 
 
-def read_last_lines(path: Path, most: int) -> list[bytes]:
+def read_last_lines(path: Path | PostgresLog, most: int) -> list[bytes]:
     """Return the complete lines in the last `most` bytes of a log, newest first, over all its files."""
     lines: list[bytes] = []
     with ExitStack() as opened:
         for file in reversed(_open_files(path, opened)):
-            start = max(0, file.size - most)
-            file.handle.seek(start)
-            parts = file.handle.read(file.size - start).split(b"\n")
-            # The part may begin inside a line, and end with what a power failure left of one.
-            lines += reversed(parts[1 if start else 0 : -1])
-            most -= file.size - start
+            found, size = file.last_lines(most)
+            lines += found
+            most -= size
             if most <= 0:
                 break
     return lines
 
 
-def log_identity(path: Path) -> str | None:
+def log_identity(path: Path | PostgresLog) -> str | None:
     """Return the identity of a log, the hash of its first line; None if it has no line."""
     with ExitStack() as opened:
         files = _open_files(path, opened)
         return _identity(files[-1]) if files else None
 
 
-def missing_lines(path: Path) -> int:
+def missing_lines(path: Path | PostgresLog) -> int:
     """Return how many lines, from the first on, are in rotated files that are no longer beside the log."""
     with ExitStack() as opened:
         files = _open_files(path, opened)
         return files[0].first - 1 if files else 0
 
 
-def _open_files(path: Path, opened: ExitStack) -> list[_LogFile]:
+def _open_files(path: Path | PostgresLog, opened: ExitStack) -> list[_LogPart]:
     """Open the files of a log at one moment, oldest first; files without a complete line are left out."""
+    found: Sequence[_LogFile | PostgresPart]
+    found = _open_paths(path, opened) if isinstance(path, Path) else path.open_parts(opened)
+    parts = []
+    for part in found:
+        head = _parse(part.head_text)
+        if head is None or (head["seq"] != 1 and head["event"] != ROTATED):
+            raise SourceError(f"The first line of {part.name!r} must be one of ours, and is not: {_CHANGED}.")
+        parts.append(_LogPart(part.lines, part.last_lines, part.name, head))
+    return parts
+
+
+def _open_paths(path: Path, opened: ExitStack) -> list[_LogFile]:
+    """Open the files of a log in files at one moment."""
     try:
         if not path.exists():
             return []
@@ -188,16 +222,11 @@ def _open_files(path: Path, opened: ExitStack) -> list[_LogFile]:
         text = handle.readline(size)
         if not text.endswith(b"\n"):
             continue
-        head = _parse(text)
-        if head is None or (head["seq"] != 1 and head["event"] != ROTATED):
-            raise SourceError(
-                f"The first line of {handle.name!r} must be one of ours, and is not: {_CHANGED}."
-            )
-        files.append(_LogFile(handle, size, head))
+        files.append(_LogFile(handle, size, text))
     return files
 
 
-def _identity(file: _LogFile) -> str:
+def _identity(file: _LogPart) -> str:
     """Return the identity of a log, the hash of its first line; a rotated log carries it on."""
     return str(file.head["log"] if file.head["event"] == ROTATED else file.head["hash"])
 
@@ -213,7 +242,7 @@ def _parse(text: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _missing_anchor(path: Path, anchor: LogAnchor, reason: str) -> SourceError:
+def _missing_anchor(path: Path | PostgresLog, anchor: LogAnchor, reason: str) -> SourceError:
     return SourceError(
         f"The audit log {str(path)!r} must have line {anchor.line}, whose hash the ledger keeps, and has "
         f"not: {reason}. Put the newest copy of the log in its place. If it is lost, or if this is the first "

@@ -146,7 +146,9 @@ def _check_table(entry: DatasetConfig, schema: Schema) -> None:
 
 def _check_files(config: Config) -> None:
     """Refuse files of the service whose folder cannot be written to."""
-    paths = {"audit_log": config.audit_log}
+    paths = {"jobs": config.jobs}
+    if isinstance(config.audit_log, Path):
+        paths = {"audit_log": config.audit_log}
     if _is_file(config.access):
         paths["access"] = Path(config.access)
     for name, entry in config.datasets.items():

@@ -11,9 +11,9 @@ import contextlib
 import hashlib
 import itertools
 import json
-import os
 from copy import copy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from discreet.errors import (
@@ -32,15 +32,17 @@ from discreet.ledger.log_verification import (
     read_last_lines,
     verify_log,
 )
+from discreet.ledger.postgres import is_postgres
+from discreet.ledger.postgres_log import PostgresLog
 from discreet.privacy.receipt import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from discreet.ledger import Ledger
     from discreet.ledger.audit_log import LogSnapshot
+    from discreet.ledger.postgres_log import PostgresSnapshot
     from discreet.ledger.records import LogAnchor
     from discreet.privacy import Receipt
 
@@ -132,8 +134,9 @@ class ServiceLog:
 
     Parameters
     ----------
-    path : path
-        File of the log; lines are appended under a lock that all processes share.
+    address : path or str
+        File of the log, to which lines are appended under a lock that all processes share; or
+        ``postgresql://host/database#name``, so that services on several machines share it.
     max_bytes : int
         Size from which on the file is rotated.
 
@@ -147,10 +150,15 @@ class ServiceLog:
     the last line in the ledger: a log that ends before it was cut, and one without it is another.
     """
 
-    def __init__(self, path: Path, *, max_bytes: int = _MAX_BYTES) -> None:
-        self.path = path
+    def __init__(self, address: Path | str, *, max_bytes: int = _MAX_BYTES) -> None:
+        self.path: Path | PostgresLog
+        self._log: AuditLog | PostgresLog
+        if isinstance(address, str) and is_postgres(address):
+            self.path = self._log = PostgresLog(address)
+        else:
+            self.path = Path(address)
+            self._log = AuditLog(self.path)
         self._max_bytes = max_bytes
-        self._log = AuditLog(path)
         self._last_rows: dict[str, int] = {}  # last row of each ledger that this process knows to be named
         self._problem: DiscreetError | None = None  # what the last write or verification found wrong
 
@@ -183,7 +191,7 @@ class ServiceLog:
     def _write(self, events: Sequence[tuple[str, dict[str, Any]]]) -> None:
         try:
             self._log.write_all(events)
-        except (OSError, SourceError) as problem:
+        except (OSError, SourceError, LedgerUnavailable) as problem:
             self._problem = self._cannot_write(problem)
             raise copy(self._problem) from problem
         if self._log.size > self._max_bytes:
@@ -191,6 +199,8 @@ class ServiceLog:
                 self.rotate()
 
     def _cannot_write(self, problem: Exception) -> LedgerUnavailable:
+        if isinstance(problem, LedgerUnavailable):
+            return copy(problem)  # an exception belongs to one thread
         reason = problem if isinstance(problem, SourceError) else "Make room, or repair it."
         return LedgerUnavailable(
             f"audit_log {str(self.path)!r} must be a file that can be written, and is not. {reason}"
@@ -246,8 +256,7 @@ class ServiceLog:
         if self._problem is not None:
             raise copy(self._problem)  # an exception belongs to one thread
         try:
-            with self.path.open("ab"):
-                pass
+            self._log.check_writable()
         except OSError as problem:
             raise self._cannot_write(problem) from problem
 
@@ -361,8 +370,7 @@ class ServiceLog:
             self._problem = None  # the log was put back
         if last is not None:
             try:
-                with self.path.open("rb") as file:
-                    os.fsync(file.fileno())
+                self._log.sync()
             except OSError as problem:
                 raise self._cannot_write(problem) from problem
             ledger.anchor_log(last)
@@ -377,11 +385,11 @@ class ServiceLog:
         who : str
             Name of the operator, for the first line.
         """
-        files = [path for path in (self.path, *rotated_files(self.path)) if path.exists()]
-        if files:
+        names = self.find_files()
+        if names:
             raise ParameterError(
                 f"audit_log {str(self.path)!r} must not exist yet to begin a new log, and "
-                f"{', '.join(path.name for path in files)} is there. Keep the old files in another folder."
+                f"{', '.join(names)} is there. Keep the old log in another place."
             )
         others = dict.fromkeys(log for ledger in ledgers for log in ledger.log_anchors())
         self.write("begin", who=who, others=list(others))
@@ -390,11 +398,22 @@ class ServiceLog:
         for ledger in ledgers:
             ledger.anchor_log(last)
 
-    def snapshot(self) -> AbstractContextManager[LogSnapshot]:
+    def snapshot(self) -> AbstractContextManager[LogSnapshot | PostgresSnapshot]:
         """Return a context with the present files of the log; no line is added until its first release."""
         return self._log.snapshot()
 
-    def rotate(self) -> Path | None:
+    def find_files(self) -> list[str]:
+        """Return the names of the files of the log that are there, or the address of one in a database."""
+        if isinstance(self.path, Path):
+            return [path.name for path in (self.path, *rotated_files(self.path)) if path.exists()]
+        return [self.path.name] if self.path.exists() else []
+
+    def close(self) -> None:
+        """Close the connection to a log in a database."""
+        if isinstance(self._log, PostgresLog):
+            self._log.close()
+
+    def rotate(self) -> Path | str | None:
         """Begin a new file of the log; return where the old one is now, or None if it had no line."""
 
         def summarize(lines: Iterable[bytes]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import shutil
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -260,13 +260,14 @@ def _copy_ledgers_and_log(config: Config, folder: Path) -> tuple[list[LedgerCopy
     names: dict[str, list[str]] = {}
     for name, entry in config.datasets.items():
         names.setdefault(entry.ledger, []).append(name)
-    log, copies = ServiceLog(config.audit_log), []
+    copies = []
     with ExitStack() as opened:
+        log = opened.enter_context(closing(ServiceLog(config.audit_log)))
         ledgers = {address: opened.enter_context(_open_existing(address)) for address in names}
         for ledger in ledgers.values():
             with snapshot(ledger):
                 pass  # connections are open now: while the log is held, the answers of the service wait
-        held = opened.enter_context(log.snapshot()) if config.audit_log.exists() else None
+        held = opened.enter_context(log.snapshot()) if log.find_files() else None
         states = {address: opened.enter_context(snapshot(ledger)) for address, ledger in ledgers.items()}
         if held is not None:
             held.release()

@@ -20,8 +20,8 @@ from pydantic import (
 
 from discreet.arguments import nearest
 from discreet.errors import ParameterError, SchemaError
+from discreet.ledger.postgres import is_postgres
 from discreet.schema.serialization import read_yaml
-from discreet.server.callers import EVERY
 from discreet.server.dataset_config import (
     LIMITS,
     MISSING_LIMIT,
@@ -33,7 +33,7 @@ from discreet.server.dataset_config import (
     resolve_address,
     shared_keys,
 )
-from discreet.server.sign_in import CALLBACK, SignInConfig
+from discreet.server.sign_in import SignInConfig
 
 if TYPE_CHECKING:
     import os
@@ -81,8 +81,11 @@ class Config(ConfigPart):
         that several machines share it.
     people : dict of str to PeopleConfig
         People whom several of the tables are about, by a name that the tables refer to.
-    audit_log : path
-        File of the audit log, one line of JSON per event.
+    audit_log : path or str
+        File of the audit log, one line of JSON per event; or ``postgresql://host/database#name``, so that
+        several machines share it.
+    jobs_file : path or None
+        File of this machine's jobs; None for one beside the audit log.
     listen : str
         Address and port to listen on, such as ``127.0.0.1:8000``.
     workers : int
@@ -109,7 +112,8 @@ class Config(ConfigPart):
     people: dict[str, PeopleConfig] = Field(default={})
     datasets: Annotated[dict[str, DatasetConfig], Field(min_length=1)]
     access: Annotated[str, Field(min_length=1)]
-    audit_log: Path
+    audit_log: Path | str
+    jobs_file: Path | None = Field(default=None, alias="jobs")
     listen: str = "127.0.0.1:8000"
     workers: Annotated[int, Field(ge=1, le=256)] = 1
     tls: Tls | None = None
@@ -139,10 +143,17 @@ class Config(ConfigPart):
                 entries[key] = {**entry, **shared_keys(key, entry, people), "name": key}
         return entries
 
-    @field_validator("audit_log", mode="before")
+    @field_validator("audit_log", "jobs_file", mode="before")
     @classmethod
     def _path(cls, value: Any) -> Any:
-        return Path(value) if isinstance(value, str) and value else value
+        return Path(value) if isinstance(value, str) and value and not is_postgres(value) else value
+
+    @field_validator("audit_log")
+    @classmethod
+    def _audit_log(cls, value: Path | str) -> Path | str:
+        if value == "":
+            raise ValueError("must be the path of a file, or a postgresql:// URL. Name a file; it is made")
+        return value
 
     @field_validator("slots", mode="before")
     @classmethod
@@ -222,31 +233,11 @@ class Config(ConfigPart):
                 f"listen: must be a loopback address while nothing encrypts, was {self.listen}: tokens would "
                 "travel in the clear. Give tls, or behind_proxy: true, or listen: 127.0.0.1:8000"
             )
+        if isinstance(self.audit_log, str) and self.jobs_file is None:
+            raise ValueError("jobs: must name a file on this machine where audit_log is in a database")
         if self.sign_in is not None:
-            self._check_sign_in(self.sign_in)
+            self.sign_in.check_service(self.address, self.datasets, secure=self.secure)
         return self
-
-    def _check_sign_in(self, sign_in: SignInConfig) -> None:
-        """Refuse roles on unknown data sets, and an address to come back to that is not this service's."""
-        for roles in (*sign_in.subjects.values(), *sign_in.groups.values()):
-            for name in roles.keys() - self.datasets.keys() - {EVERY}:
-                raise ValueError(
-                    f"sign_in: must give roles on data sets of this configuration, and {name!r} is none. "
-                    f"There are {', '.join(self.datasets)}, and '*' for all"
-                )
-        if self.address is None and sign_in.redirect_url is None:
-            raise ValueError(
-                "sign_in: must have redirect_url where the service has no address. Add address: "
-                "https://HOST to the configuration"
-            )
-        origin = (sign_in.redirect_url or "").removesuffix(CALLBACK)
-        if origin and self.address is not None and origin != self.address:
-            raise ValueError(f"sign_in: must have no redirect_url but {self.address}{CALLBACK}, has {origin}")
-        if origin and origin.startswith("https:") != self.secure:
-            raise ValueError(
-                "sign_in: must have a redirect_url that begins with https:// where tls or behind_proxy is "
-                "given, and with http:// elsewhere"
-            )
 
     @property
     def host(self) -> str:
@@ -268,7 +259,10 @@ class Config(ConfigPart):
 
     @property
     def jobs(self) -> Path:
-        """File of the jobs, beside the audit log."""
+        """File of the jobs, beside the audit log unless the configuration names one."""
+        if self.jobs_file is not None:
+            return self.jobs_file
+        assert isinstance(self.audit_log, Path)
         return self.audit_log.with_name(f"{self.audit_log.name}.jobs")
 
     @property
@@ -327,7 +321,8 @@ class Config(ConfigPart):
             },
             "datasets": {name: one.resolve_paths(folder) for name, one in self.datasets.items()},
             "access": resolve_address(self.access, folder),
-            "audit_log": folder / self.audit_log,
+            "audit_log": self.audit_log if isinstance(self.audit_log, str) else folder / self.audit_log,
+            "jobs_file": None if self.jobs_file is None else folder / self.jobs_file,
         }
         if self.sign_in is not None:
             resolved["sign_in"] = self.sign_in.resolve_paths(folder)
@@ -483,5 +478,5 @@ _MISSING: dict[str, str] = {
     "ledger": "Name a file that does not exist yet; it is made.",
     "limit": MISSING_LIMIT,
     "access": "Name a file for tokens and sessions, which is made, or a postgresql:// URL.",
-    "audit_log": "Name a file for the audit trail; it is made.",
+    "audit_log": "Name a file for the audit log, which is made, or a postgresql:// URL.",
 }

@@ -19,6 +19,7 @@ from discreet.ledger.audit_log import rotated_files
 from discreet.ledger.backup import count_missing_rows
 from discreet.ledger.log_verification import verify_log
 from discreet.ledger.postgres import is_postgres
+from discreet.ledger.postgres_log import PostgresLog
 from discreet.server import access_database, jobs
 from discreet.server.access import AccessStore
 from discreet.server.access_copy import fill_access
@@ -109,7 +110,8 @@ def restore_service(folder: Path, config: Config, *, by: str, digest: str | None
             Ledger.restore(folder / copy.file, address).close()
     revoked = None if manifest.access_format is None else _restore_access(folder / ACCESS, manifest, config)
     _compare(config, ledgers, {address: address for address in ledgers})
-    ServiceLog(config.audit_log).write("restored", who=by, backup=manifest.digest, made=manifest.created)
+    with closing(ServiceLog(config.audit_log)) as log:
+        log.write("restored", who=by, backup=manifest.digest, made=manifest.created)
     rows = {
         name: max(0, missing[entry.ledger])
         for name, entry in config.datasets.items()
@@ -190,8 +192,9 @@ def _check_log(
     missing: Mapping[str, int],
 ) -> bool:
     """Return whether there is an audit log, which must then go on from the one in the backup."""
-    path = config.audit_log
-    if not path.exists() and not rotated_files(path):
+    log = ServiceLog(config.audit_log)
+    path = log.path
+    if not log.find_files():
         return False
     hashes: list[str] = []
 
@@ -214,11 +217,17 @@ def _check_log(
 
 
 def _copy_log(folder: Path, config: Config) -> None:
-    """Put the files of the audit log back, the newest last."""
-    source = folder / LOG
-    if source.exists():
-        for path in (*rotated_files(source), source):
-            _copy_file(path, config.audit_log.with_name(config.audit_log.name + path.name.removeprefix(LOG)))
+    """Put the files of the audit log back, the newest last, or their lines into a database."""
+    source, target = folder / LOG, config.audit_log
+    if not source.exists():
+        return
+    files = (*rotated_files(source), source)
+    if isinstance(target, Path):
+        for path in files:
+            _copy_file(path, target.with_name(target.name + path.name.removeprefix(LOG)))
+    else:
+        with closing(PostgresLog(target)) as log:
+            log.load(path.read_bytes() for path in files)
 
 
 def _copy_file(source: Path, target: Path) -> None:
@@ -252,7 +261,7 @@ def _restrict(draft: Path, manifest: Manifest, config: Config) -> list[str]:
         if line["seq"] > manifest.log_lines and line["event"] in _RESTRICTIONS:
             changes.append(line)
 
-    verify_log(config.audit_log, whole=True, on_line=note)
+    verify_log(ServiceLog(config.audit_log).path, whole=True, on_line=note)
     done = []
     with closing(AccessStore(draft)) as access:
         known = {token.name for token in access.tokens()}

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from discreet.errors import ParameterError
-from discreet.server.callers import ROLES, Role, check_grant
+from discreet.server.callers import EVERY, ROLES, Role, check_grant
 from discreet.server.dataset_config import ConfigPart
 
 if TYPE_CHECKING:
@@ -122,6 +122,44 @@ class SignInConfig(ConfigPart):
                 except ParameterError as problem:
                     raise ValueError(f"subjects: {problem}") from None
         return self
+
+    def check_service(self, address: str | None, datasets: Iterable[str], *, secure: bool) -> None:
+        """Refuse roles on unknown data sets, and an address to come back to that is not the service's.
+
+        Parameters
+        ----------
+        address : str or None
+            Public address of the service.
+        datasets : iterable of str
+            Names of its data sets.
+        secure : bool
+            Whether browsers connect to it over HTTPS.
+
+        Raises
+        ------
+        ValueError
+            The message begins with the key and a colon.
+        """
+        known = list(datasets)
+        for roles in (*self.subjects.values(), *self.groups.values()):
+            for name in roles.keys() - {*known, EVERY}:
+                raise ValueError(
+                    f"sign_in: must give roles on data sets of this configuration, and {name!r} is none. "
+                    f"There are {', '.join(known)}, and '*' for all"
+                )
+        if address is None and self.redirect_url is None:
+            raise ValueError(
+                "sign_in: must have redirect_url where the service has no address. Add address: "
+                "https://HOST to the configuration"
+            )
+        origin = (self.redirect_url or "").removesuffix(CALLBACK)
+        if origin and address is not None and origin != address:
+            raise ValueError(f"sign_in: must have no redirect_url but {address}{CALLBACK}, has {origin}")
+        if origin and origin.startswith("https:") != secure:
+            raise ValueError(
+                "sign_in: must have a redirect_url that begins with https:// where tls or behind_proxy is "
+                "given, and with http:// elsewhere"
+            )
 
     def without_people(self) -> SignInConfig:
         """Return the configuration without subjects and groups, which may change while the service runs."""
