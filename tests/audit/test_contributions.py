@@ -29,6 +29,7 @@ from discreet.query.aggregates import (
     SignSketches,
     Sums,
     TreeNode,
+    TreePredictions,
 )
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
@@ -104,6 +105,14 @@ ASKED: list[Aggregate] = [
         {"age": (40.0,)},
         {"income": (0.25, 3.0)},
         {"income": (1.0, 0.5)},
+        by_class=True,
+    ),
+    TreePredictions(
+        "owner",
+        (1, 0),
+        ("age", "income"),
+        ((0, 1, 2), (-1, 0), (1, 3, 4, 3), (-1, 1), (-1, 0)),
+        {"age": (40.0,), "income": (0.3,)},
         by_class=True,
     ),
     ClassGradients(

@@ -27,6 +27,7 @@ from discreet.query.aggregates import (
     PredictionCounts,
     Sums,
     TreeNode,
+    TreePredictions,
     aggregate_from_dict,
 )
 from discreet.query.calibration import QueryNoise, shift_bits
@@ -52,6 +53,7 @@ CUTS = (10.2, 10.5)
 CURVES = {"x": (-0.5, 0.25, 2.0), "job": (1.5, -1.0)}
 LINES = {"x": (0.25, 3.5), "a": (0.5, 128.0)}
 SLOPES = {"x": (0.0, 0.25), "a": (3.0, -1.0)}
+NODES = ((0, 1, 2, 3), (-1, 0), (-1, 1), (1, 4, 5), (-1, 0), (-1, 1))
 RULES = {"x": ((1.0, -0.5), (0.0, 0.25), (-1.0, 2.0)), "job": ((0.0, -1.0), (0.5, 1.0))}
 
 
@@ -152,6 +154,8 @@ CASES: list[tuple[Aggregate, bool, bool]] = [
         True,
         True,
     ),
+    (TreePredictions("y", (0, 1), ("x", "job"), NODES, {"x": CUTS}), True, True),
+    (TreePredictions("y", (1, 0), ("x", "job"), NODES, {"x": CUTS}, by_class=True), True, True),
     (
         ClassGradients(
             "y", (0, 1), (90.0, 0.0), lines=LINES, radius=2.0, constant=0.5, weights=((0.0, 0.0),) * 3
@@ -381,6 +385,15 @@ def test_a_radius_that_is_not_applied_is_caught() -> None:
         lambda: PredictionCounts("y", (0, 2), (0.0, 0.0)).bind(CURATION, "replace-one"),
         lambda: PredictionCounts("y", (0, 1), (0, 0), {"job": ((0, 0),)}).bind(CURATION, "replace-one"),
         lambda: PredictionCounts("y", (0, 1), (0, 0), slopes={"x": (0, 1)}),
+        lambda: TreePredictions("y", (0, 1), (), ((-1, 2),)),
+        lambda: TreePredictions("y", (0, 1), ("x",), ((0, 0, 0, 0),), {"x": CUTS}),
+        lambda: TreePredictions("y", (0, 1), ("x",), ((0, 1, 2),), {"x": CUTS}),
+        lambda: TreePredictions("y", (0,), (), ((-1, 0),)),
+        lambda: TreePredictions("y", (0, 1), ("y",), ((-1, 0),)),
+        lambda: TreePredictions("y", (0, 1), ("x",), ((0, 1, 1), (-1, 0)), {"x": CUTS}).bind(
+            CURATION, "replace-one"
+        ),
+        lambda: TreePredictions("y", (0, 2), (), ((-1, 0),)).bind(CURATION, "replace-one"),
         lambda: ClassGradients("y", (0, 1), (0, 0), lines={"x": (0.5, 2.0)}, weights=((0, 0),)),
         lambda: ClassGradients("y", (0, 1), (0, 0), weights=((0, 0),), constant=0.0),
     ],

@@ -27,6 +27,7 @@ from discreet.query.aggregates import (
     NodeTables,
     PredictionCounts,
     Sums,
+    TreePredictions,
 )
 from discreet.query.aggregates.base import parse_expression
 from discreet.query.aggregates.histogram import starts_of
@@ -429,5 +430,6 @@ _KINDS: dict[type[Aggregate], Callable[[Any, BoundAggregate, Curation], _Parts]]
     HalfspaceSums: _labeled_sums,
     GradientSums: _labeled_sums,
     PredictionCounts: _predictions,
+    TreePredictions: _predictions,
     ClassGradients: _class_gradients,
 }

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         SignSketches,
         Sums,
         TreeNode,
+        TreePredictions,
         aggregate_from_dict,
     )
     from discreet.query.answers import Answer, NoisySums, RefinableSums
@@ -99,6 +100,7 @@ __all__ = [
     "SignSketches",
     "Sums",
     "TreeNode",
+    "TreePredictions",
     "VerticalDatabases",
     "aggregate_from_dict",
     "build_query",
@@ -133,6 +135,7 @@ __getattr__ = load_on_use(
             "SignSketches",
             "Sums",
             "TreeNode",
+            "TreePredictions",
             "aggregate_from_dict",
         ),
         "answers": ("Answer", "NoisySums", "RefinableSums"),

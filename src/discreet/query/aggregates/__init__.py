@@ -8,8 +8,8 @@ relative to the others, and what one integer is worth. Nothing here sees a row o
 decision trees; ``_joint`` sums of several expressions by group, and several aggregates in one answer;
 ``_marginals`` many tables at once, and ``_dependence`` how far tables are from public ones; ``_hierarchy``
 counts of trees, for quantiles; ``_people`` numbers of people, who may have several rows; ``_moments`` means
-and spreads; ``_vectors`` Gram matrices, clusters, halfspaces and gradients; ``_predictions`` how many rows a
-model gets right; ``_sketches`` sums under signs.
+and spreads; ``_vectors`` Gram matrices, clusters, halfspaces and gradients; ``_predictions`` and
+``_tree_predictions`` how many rows a model gets right; ``_sketches`` sums under signs.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from discreet.query.aggregates._moments import Moments
 from discreet.query.aggregates._people import DistinctUnits
 from discreet.query.aggregates._predictions import ClassGradients, PredictionCounts
 from discreet.query.aggregates._sketches import SignSketches
+from discreet.query.aggregates._tree_predictions import TreePredictions
 from discreet.query.aggregates._vectors import ClusterSums, GradientSums, Gram, HalfspaceSums
 from discreet.query.aggregates.base import MOST_CELLS, Aggregate, BoundAggregate, Sums
 from discreet.query.aggregates.histogram import Histogram, NodeTables, TreeNode
@@ -56,6 +57,7 @@ __all__ = [
     "SignSketches",
     "Sums",
     "TreeNode",
+    "TreePredictions",
     "aggregate_from_dict",
 ]
 
@@ -78,6 +80,7 @@ AGGREGATES: dict[str, type[Aggregate]] = {
         Marginals,
         Dependence,
         PredictionCounts,
+        TreePredictions,
         ClassGradients,
     )
 }

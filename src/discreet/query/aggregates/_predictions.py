@@ -1,4 +1,4 @@
-"""What an additive model says about rows: how many it gets right, and how its lines should change.
+"""What a public additive model says about rows: how many it gets right, and how its lines should change.
 
 The passes over rows that score them by a public model, in whole numbers, stand before the aggregates.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -30,6 +30,21 @@ _EXPONENTIAL: Ints = np.floor(2**20 * np.exp(-np.arange(LAST_BUCKET + 1) / 2**BU
     np.int64
 )
 _LARGEST_TERM = 2.0**20  # of a score; sums over all columns stay far below 2**62
+
+
+class RowScores(Protocol):
+    """Scores of the classes of rows in a public model."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """SQL names of the columns that are read."""
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes between which the model chooses."""
+
+    def __call__(self, arrays: Sequence[AnyArray]) -> tuple[AnyArray, Ints]:
+        """Return the place of each row's class, -1 for none, and the scores of all classes, one row each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +85,11 @@ class AdditiveScores:
         """What is read."""
         return (*self.curves_read, *(() if self.lines is None else self.lines.columns), self.target)
 
+    @property
+    def n_classes(self) -> int:
+        """Number of classes between which the model chooses."""
+        return len(self.intercept)
+
     def __call__(self, arrays: Sequence[AnyArray]) -> tuple[AnyArray, Ints]:
         """Return the place of each row's class, -1 for none, and the scores of all classes, one row each."""
         n_rows = len(arrays[-1])
@@ -91,7 +111,7 @@ class AdditiveScores:
 class PredictionPass:
     """The number of rows whose class has the largest score, or a table of classes by named classes."""
 
-    scores: AdditiveScores
+    scores: RowScores
     by_class: bool
 
     @property
@@ -102,7 +122,7 @@ class PredictionPass:
     @property
     def size(self) -> int:
         """How many integers it gives."""
-        return len(self.scores.intercept) ** 2 if self.by_class else 1
+        return self.scores.n_classes**2 if self.by_class else 1
 
     def __call__(self, arrays: Sequence[AnyArray]) -> Ints:
         """Return the counts over some rows."""
@@ -144,7 +164,7 @@ class ClassGradientPass:
     @property
     def size(self) -> int:
         """How many integers it gives."""
-        return len(self.scores.intercept) * self.features.size
+        return self.scores.n_classes * self.features.size
 
     def parts(self, arrays: Sequence[AnyArray]) -> tuple[Floats, Floats]:
         """Return the residuals of the classes and the lines of rows, both as whole numbers in floats."""
@@ -225,15 +245,6 @@ class _AdditiveModel(Aggregate):
 
     def scores(self, curation: Curation) -> AdditiveScores:
         """Return the scores of rows on a curated table, for a pass over batches of them."""
-        column = curation.column(self.target)
-        known = [(type(level), level) for level in column.levels]
-        missing = [level for level in self.classes if (type(level), level) not in known]
-        if missing or len(set(self.classes)) < len(self.classes):
-            raise ParameterError(
-                f"classes of a question must be levels of the category {self.target!r}, each once, and "
-                f"{(missing or self.classes)[0]!r} is not. It has {', '.join(map(repr, column.levels))}."
-            )
-        order = [known.index((type(level), level)) for level in self.classes]
         read: list[str] = []
         bands = []
         for name, rows in self.curves.items():
@@ -255,8 +266,8 @@ class _AdditiveModel(Aggregate):
             lines=lines,
             slopes=tuple(map(_whole, self.slopes.values())),
             intercept=_whole(self.intercept),
-            target=column.sql,
-            places=tuple(order.index(i) if i in order else -1 for i in range(len(column.levels))),
+            target=curation.column(self.target).sql,
+            places=class_places(curation, self.target, self.classes),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -304,22 +315,9 @@ class PredictionCounts(_AdditiveModel):
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Return the aggregate bound to a curated table; refuses columns that do not fit."""
-        kernel = PredictionPass(self.scores(curation), self.by_class)
-        n = len(self.classes)
-        size = n * n if self.by_class else 1
-        charge = 2 if self.by_class and neighbors == "replace-one" else 1
-        return BoundAggregate(
-            canonical={**self.to_dict(), "places": list(kernel.scores.places)},
-            squared=charge,
-            absolute=charge,
-            precision=(1,) * size,
-            weight=(1,) * size,
-            unit=np.ones(size),
-            shift=np.zeros(size),
-            places=np.arange(size).reshape((n, n) if self.by_class else ()),
-            plain_unit=1.0,
-            wanted=KernelTotals(kernel),
-        )
+        scores = self.scores(curation)
+        canonical = {**self.to_dict(), "places": list(scores.places)}
+        return bind_counts(canonical, PredictionPass(scores, self.by_class), neighbors)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -421,6 +419,48 @@ class ClassGradients(_AdditiveModel):
             "constant": self.constant,
             "weights": [list(row) for row in self.weights],
         }
+
+
+def bind_counts(canonical: dict[str, Any], kernel: PredictionPass, neighbors: Neighbors) -> BoundAggregate:
+    """Return the count of right rows, or the table of classes, bound to a curated table.
+
+    Parameters
+    ----------
+    canonical : dict
+        JSON values that fix the question.
+    kernel : PredictionPass
+        Pass that scores rows by the model and counts them.
+    neighbors : str
+        Relation of neighbors, on which the sensitivity of the table depends.
+    """
+    n = kernel.scores.n_classes
+    charge = 2 if kernel.by_class and neighbors == "replace-one" else 1
+    return BoundAggregate(
+        canonical=canonical,
+        squared=charge,
+        absolute=charge,
+        precision=(1,) * kernel.size,
+        weight=(1,) * kernel.size,
+        unit=np.ones(kernel.size),
+        shift=np.zeros(kernel.size),
+        places=np.arange(kernel.size).reshape((n, n) if kernel.by_class else ()),
+        plain_unit=1.0,
+        wanted=KernelTotals(kernel),
+    )
+
+
+def class_places(curation: Curation, target: str, classes: Sequence[Any]) -> tuple[int, ...]:
+    """Return the place among the classes of each level of the target, -1 for a level that is no class."""
+    column = curation.column(target)
+    known = [(type(level), level) for level in column.levels]
+    missing = [level for level in classes if (type(level), level) not in known]
+    if missing or len(set(classes)) < len(classes):
+        raise ParameterError(
+            f"classes of a question must be levels of the category {target!r}, each once, and "
+            f"{(missing or classes)[0]!r} is not. It has {', '.join(map(repr, column.levels))}."
+        )
+    order = [known.index((type(level), level)) for level in classes]
+    return tuple(order.index(i) if i in order else -1 for i in range(len(column.levels)))
 
 
 def _whole(values: Sequence[float]) -> tuple[int, ...]:
