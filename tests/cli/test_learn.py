@@ -130,6 +130,21 @@ def test_without_a_model_it_is_the_classifier_and_its_score_is_stated(survey: Pa
     assert found["cached"]
 
 
+@pytest.mark.parametrize("model", ["naive-bayes", "logistic"])
+def test_other_classifiers_pay_for_their_score_if_asked(survey: Path, model: str) -> None:
+    done = learn(survey, "--model", model, "--target", "sex", "--score", *PRICE)
+    assert done.code == 0, done.err
+    said = " ".join(done.out.split())
+    statement = ModelStatement.from_json((survey / "model/public/statement.json").read_bytes())
+    assert statement.quality is not None
+    for sentence in statement.quality.sentences:
+        assert " ".join(sentence.split()) in said
+    assert "as pictures" not in said
+    assert verify(survey / "model").ok
+    plain = learn(survey, "--model", model, "--target", "sex", *PRICE, "--out", "b")
+    assert "How good it is" not in plain.out
+
+
 def test_a_classifier_without_score_and_floor_says_both(survey: Path) -> None:
     chosen = ("--set", "paid_score=false", "--set", "floor=false")
     done = learn(survey, "--target", "sex", *chosen, *PRICE)
@@ -324,6 +339,9 @@ def test_a_signed_model_shows_who_signed(survey: Path) -> None:
         ((*PRICE,), 1, "target of the model classifier must be a column, and none is declared"),
         (("--target", "age", *PRICE), 1, "predict the number with --model ridge"),
         (("--target", "sex", "--set", "paid_score=perhaps", *PRICE), 1, "True, False or 'table'"),
+        (("--target", "sex", "--score", "--set", "paid_score=true", *PRICE), 1, "must not be given both"),
+        (("--model", "ridge", "--score", "--target", "age", *PRICE), 1, "has no accuracy that could be paid"),
+        (("--model", "kmeans", "--no-score", *PRICE), 1, "has no accuracy that could be paid"),
         (("--target", "sex"), 1, "it has no default. Give --epsilon"),
         (("--model", "id3", "--target", "sex"), 1, "it has no default. Give --epsilon"),
         (("--model", "id3", *PRICE), 1, "Give --target COLUMN"),

@@ -22,8 +22,8 @@ from discreet.learn.classifier._rules import (
     largest_weight,
     make_plan,
 )
-from discreet.learn.classifier._score import ModelScore
 from discreet.learn.classifier._weights import StageRows, line_places
+from discreet.learn.paid_score import ModelScore, NoisyCounts
 from discreet.ledger import Ledger
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP, gaussian_mu
@@ -384,13 +384,15 @@ def test_the_score_is_the_accuracy_on_the_rows_up_to_its_noise() -> None:
 
 def test_the_verdict_follows_a_fixed_rule() -> None:
     def score(right: float) -> ModelScore:
-        return ModelScore.from_answer(np.array(right), np.array(10.0), 1000.0, np.array([600.0, 400.0]), 10.0)
+        counts = NoisyCounts(np.array([600.0, 400.0]), 10.0, "gaussian")
+        return ModelScore.from_counts(NoisyCounts(right, 10.0, "gaussian"), counts, 1000.0, 64)
 
     good, poor = score(800.0), score(610.0)
-    assert good.verdict == "better than naming the most common class by 13.8 to 23.7 points"
+    assert good.verdict == "better than naming the most common class by 12.4 to 23.7 points"
     assert poor.verdict == "not shown to be better than naming the most common class"
     half = 1.96 * math.sqrt(0.01**2 + 0.16 / 1000)
-    assert good.lower == pytest.approx(0.8 - half - 0.01 - 0.015)
+    allowed = 0.01 + 0.25 * math.sqrt(0.064) * 2 * (0.2 + half)
+    assert good.lower == pytest.approx(0.8 - half - allowed)
     assert good.upper == pytest.approx(0.8 + half)
     assert ModelScore.from_dict(good.to_dict()) == good
 
@@ -526,7 +528,7 @@ class UnpaidScore(PrivateClassifier):
         self.paid_score = False
         schedule = super()._learn(sums, *rest)
         extra = BudgetSchedule(sums, GaussianDP(mu=0.2, neighbors=sums.neighbors), {"score": 1.0})
-        schedule.answers["score"] = extra.ask("score", self._score_query("owner"))
+        schedule.answers["score"] = extra.ask("score", self._count_query("owner"))
         return schedule
 
 

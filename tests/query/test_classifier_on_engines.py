@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from discreet.learn import PrivateClassifier
+from discreet.learn import PrivateClassifier, PrivateID3Classifier
 from discreet.privacy import GaussianDP
 from discreet.query import Database
 from discreet.query.engines._postgres import PostgresEngine
@@ -47,6 +47,19 @@ def test_postgresql_gives_the_model_that_duckdb_gives(postgres_url: str) -> None
         here = fit_on(rows, schema)
         assert here.stages_ == 2
         check_same(here, fit_on(rows, schema, engine=PostgresEngine(postgres_url)))
+
+
+def test_postgresql_counts_the_right_rows_of_a_tree_as_duckdb_does(postgres_url: str) -> None:
+    found = []
+    for engine in (None, PostgresEngine(postgres_url)):
+        rows, schema = three_classes()
+        more: dict[str, Any] = {} if engine is None else {"engine": engine}
+        with Database(rows, schema=schema, random_state=7, **more) as db:
+            model = PrivateID3Classifier(privacy=GaussianDP(mu=1.0), max_depth=2, paid_score="table")
+            found.append(model.fit_database(db))
+    assert found[0].score_ is not None
+    assert found[0].tree_.depth == 2
+    assert found[0].score_ == found[1].score_
 
 
 @pytest.mark.slow

@@ -181,7 +181,7 @@ def test_a_model_without_effects_says_so(tmp_path: Path) -> None:
     private = ApproxDP(epsilon=0.0005, delta=1e-6)
     done = publish_model(rows, schema=schema, privacy=private, ledger=False, out=tmp_path / "m")
     assert done.statement.quality is not None
-    assert "Expect no better than a guess." in done.statement.quality.expected
+    assert "Expect no better than a guess." in str(done.statement.quality.expected)
     assert done.statement.quality.score is None
     text = read_page((done.public / MODEL_PAGE).read_text(encoding="utf-8")).one("effects").text
     assert "No column has an effect" in text or "spread" in text

@@ -16,7 +16,7 @@ import pytest
 
 from discreet import ApproxDP, Column, PrivateClassifier, PureDP, Schema, publish_model, verify
 from discreet.errors import ParameterError, SourceError
-from discreet.learn import METHODS
+from discreet.learn import METHODS, paid_score
 from discreet.pipeline import Output, RunOptions
 from discreet.report.folder._metadata import model_card
 from discreet.report.folder.folder import (
@@ -49,12 +49,15 @@ SCHEMA = Schema(
     ],
     target="owner",
 )
-ROWS = {
+ROWS: dict[str, list[Any]] = {
     "age": [(7 * i) % 100 for i in range(600)],
     "ward": ["abc"[i % 3] for i in range(600)],
     "owner": ["yes" if (7 * i) % 100 > 50 else "no" for i in range(600)],
 }
+MANY = {name: cells * 5 for name, cells in ROWS.items()}
 KINDS = ("naive-bayes", "logistic", "large-margin-gaussian", "classifier")
+SCORED = ("id3", "svm")
+"""Models whose score is paid for besides: one on sums, one on rows."""
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +69,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             ROWS, model=name, schema=SCHEMA, privacy=ApproxDP(epsilon=1, delta=1e-6),
             ledger=folder / f"{name}.ledger", run=RunOptions(new_ledger=True), out=folder / name,
         )  # fmt: skip
-    return {name: folder / name / "public" for name in KINDS}
+    for name in SCORED:
+        publish_model(
+            MANY, model=name, schema=SCHEMA, privacy=ApproxDP(epsilon=1, delta=1e-6), paid_score=True,
+            ledger=folder / f"{name}.ledger", run=RunOptions(new_ledger=True), out=folder / name,
+        )  # fmt: skip
+    return {name: folder / name / "public" for name in (*KINDS, *SCORED)}
 
 
 @pytest.fixture
@@ -114,7 +122,7 @@ def failed(found: Verification) -> set[str]:
     return {check.name for check in found.failures}
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", [*KINDS, *SCORED])
 def test_an_honest_model_passes_and_so_does_one_that_was_only_written_again(
     name: str, copies: Callable[[str], Path]
 ) -> None:
@@ -476,6 +484,58 @@ def test_a_score_that_is_not_that_of_the_model_is_caught_even_if_all_files_agree
     found = rewritten(folder, lambda content: content.update(quality=quality))
     assert "quality" in failed(found)
     assert "model page" not in failed(found)
+
+
+def test_a_score_by_the_rule_of_earlier_versions_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = paid_score.training_allowance
+    with monkeypatch.context() as earlier:
+        earlier.setattr(paid_score, "training_allowance", lambda error, n_rows, _: now(error, n_rows, None))
+        privacy = ApproxDP(epsilon=1, delta=1e-6)
+        done = publish_model(ROWS, schema=SCHEMA, privacy=privacy, ledger=False, out=tmp_path / "model")
+    assert done.statement.quality is not None
+    assert done.statement.quality.score is not None
+    assert verify(done.public).ok
+
+
+def _unpaid(header: dict[str, Any], _: object) -> None:
+    header["parameters"]["paid_score"] = False
+
+
+@pytest.mark.parametrize("change", [_better_score, _narrow_score, _no_score, _unpaid])
+@pytest.mark.parametrize("name", SCORED)
+def test_a_forged_score_of_another_model_is_caught_even_if_all_files_agree(
+    name: str,
+    change: Callable[[dict[str, Any], dict[str, Any]], object],
+    copies: Callable[[str], Path],
+) -> None:
+    folder = copies(name)
+    repacked(folder, change)
+    stated = describe_quality(METHODS[name].load(folder / MODEL))
+
+    def state(content: dict[str, Any]) -> None:
+        content["what"]["model"]["parameters"]["paid_score"] = change is not _unpaid
+        content.pop("quality")
+        if stated is not None:
+            content["quality"] = stated.model_dump(mode="json")
+
+    found = failed(rewritten(folder, state))
+    assert found & {"quality", "promise"}
+    assert not found & {"model", "model card"}
+
+
+@pytest.mark.parametrize("name", SCORED)
+def test_a_paid_score_stands_in_card_and_statement(name: str, made: dict[str, Path]) -> None:
+    statement = ModelStatement.from_json((made[name] / STATEMENT).read_bytes())
+    assert statement.quality is not None
+    assert statement.quality.score is not None
+    assert (statement.quality.expected, statement.quality.stages) == (None, None)
+    card = (made[name] / CARD).read_text()
+    assert "## How good it is" in card
+    assert "model.html" not in card
+    assert "95 % confidence" in card
+    assert not (made[name] / MODEL_PAGE).exists()
 
 
 def test_what_is_said_about_a_score_is_what_the_model_says(copies: Callable[[str], Path]) -> None:

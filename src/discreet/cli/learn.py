@@ -69,6 +69,15 @@ class TrainingFlags:
     delta: options.AnyDelta = None
     mu: options.Mu = None
     rho: options.Rho = None
+    score: Annotated[
+        bool | None,
+        typer.Option(
+            "--score/--no-score",
+            help="Pay for the accuracy of a classifier on its rows out of the promise. By default only the "
+            "model that needs no choices does.",
+            show_default=False,
+        ),
+    ] = None
     more: Annotated[
         list[str] | None,
         typer.Option("--set", help="Parameter of the model, as NAME=VALUE; see below.", metavar="NAME=VALUE"),
@@ -82,6 +91,10 @@ class TrainingFlags:
         from discreet.pipeline.training import check_parameter_names
 
         parameters = options.read_pairs("--set", self.more or [])
+        if self.score is not None:
+            if "paid_score" in parameters:
+                raise ParameterError("--score and --set paid_score must not be given both. Leave one out.")
+            parameters["paid_score"] = self.score
         # Checked before they are passed by name: none may replace schema, promise or ledger.
         check_parameter_names(model, parameters)
         if service is not None and self.schema is not None:
@@ -136,9 +149,10 @@ def learn(
     """Train a model that protects everyone in the table, and state what is promised.
 
     Without --model this is a classifier that needs no choices. It says what to expect before anything is
-    charged, and a twentieth of its promise pays for its accuracy, which is printed with an interval; --set
-    paid_score=false leaves that out. The accuracy of other models on the private rows is not printed: such a
-    score would reveal something about them that was not paid for. Test them on rows of your own.
+    charged, and a twentieth of its promise pays for its accuracy, which is printed with an interval;
+    --no-score leaves that out. Other classifiers spend a tenth of their promise on it with --score. Without
+    it the accuracy on the private rows is not printed: it would reveal something about them that was not paid
+    for. Test such models on rows of your own.
     """
     with Console(as_json=json) as console, ExitStack() as opened:
         if list_:
@@ -238,13 +252,14 @@ def _show(console: Console, result: "PublishedModel") -> None:
         console.line()
         console.line("How good it is")
         # What was to be expected has been printed before the charge.
-        for sentence in quality.sentences[1:] or quality.sentences:
+        said = 0 if quality.expected is None else 1
+        for sentence in quality.sentences[said:] or quality.sentences:
             console.paragraph(sentence, bullet=" - ")
     print_promise(console, (), quote_promise(statement))
     console.paragraph(f"So far: {statement.composition.total}")
     card = result.public / "model-card.md"
     console.paragraph(f"How to use it, and what is not protected: {card}")
-    if quality is not None:
+    if quality is not None and quality.expected is not None:
         console.line(f"What each column does, as pictures: {result.public / 'model.html'}")
     console.line(f"Publish only {result.public}; to check it: discreet verify {result.public}")
     console.json(

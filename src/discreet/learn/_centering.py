@@ -14,14 +14,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.errors import ParameterError
 from discreet.learn.arguments import Constraint, is_number
-from discreet.query import Moments
+from discreet.query import Moments, PredictionCounts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from discreet._types import Bools, Floats
     from discreet.learn._bins import Bins
     from discreet.learn.budget_schedule import BudgetSchedule
     from discreet.learn.feature_map import FeatureMap
+
+
+_SCORE_BITS = 10  # of the largest score in a query
+
+
+def check_not_clipping(centering: Centering, learner: Any) -> None:
+    """Refuse a paid score of a model that shortens rows: the query that counts right rows does not."""
+    if learner.paid_score is not False and centering.is_clipping:
+        raise ParameterError(
+            f"radius of {type(learner).__name__} must be left out where a score is paid for, was "
+            f"{learner.radius!r}: right rows are counted without clipping. Leave out one of the two."
+        )
 
 
 @dataclass(frozen=True)
@@ -121,6 +136,46 @@ class Centering:
         for block in self.blocks:
             result[block, block] = np.diag(np.diag(result[block, block]))
         return result
+
+    def count_query(
+        self, target: str, classes: Sequence[Any], weights: Floats, *, by_class: bool
+    ) -> PredictionCounts:
+        """Return the query for the rows that a linear model gets right.
+
+        Parameters
+        ----------
+        target : str
+            Column of the labels.
+        classes : sequence of levels
+            Levels of the target, in the order of the classes.
+        weights : array of shape (1, size) or (n_classes, size)
+            Weights of the second of two classes, or of each class, for the vectors that :meth:`rows` makes.
+        by_class : bool
+            Whether rows are counted by their class and the class that is named.
+        """
+        assert not self.is_clipping
+        scores = weights if len(weights) > 1 else np.vstack([np.zeros_like(weights), weights])
+        # The largest score wins, whatever the unit: this one uses the digits that a query has.
+        scores = np.ldexp(scores, _SCORE_BITS - math.frexp(float(np.abs(scores).max()) or 1.0)[1])
+        curves, slopes, at = {}, {}, 0
+        for (name, category), width in zip(self._categories.items(), self._widths, strict=True):
+            part = scores[:, at : at + width].T.tolist()
+            if category:
+                curves[name] = part
+            else:
+                (slopes[name],) = part
+            at += width
+        return PredictionCounts(
+            target,
+            tuple(classes),
+            scores[:, at].tolist() if self.intercept else [0.0] * len(scores),
+            curves,
+            {} if self.cells is None else self.cells.edges_of(self.layout.names),
+            # From the middle of the range, which is where a missing number is put.
+            dict.fromkeys(slopes, (0.5, 1.0)),
+            slopes,
+            by_class=by_class,
+        )
 
     def rows(self, coordinates: Floats) -> Floats:
         """Return centered and clipped vectors of rows.

@@ -9,20 +9,20 @@ import numpy as np
 from scipy import special
 
 from discreet.learn._bins import BINS, EDGES, Bins, plain_edges
-from discreet.learn._centering import Centering, spectral_edge
-from discreet.learn._sums_base import SumsClassifier, SumsEstimator
+from discreet.learn._centering import Centering, check_not_clipping, spectral_edge
+from discreet.learn._sums_base import SumsClassifier
 from discreet.learn.arguments import POSITIVE, Constraint, is_number
-from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.query import GradientSums, Gram
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import AnyArray, Floats
+    from discreet.learn.budget_schedule import BudgetSchedule
     from discreet.learn.feature_map import FeatureMap
     from discreet.ledger import Ledger
     from discreet.privacy.budget_split import Privacy
-    from discreet.query import NoisySums
+    from discreet.query import NoisySums, PredictionCounts
     from discreet.schema import Schema
 
 GRAM_SHARE = 0.25
@@ -63,7 +63,13 @@ class PrivateGradientLogistic(SumsClassifier):
     regularization : float
         Penalty on the squared weights, in rows; a penalty for the noise is added to it.
     radius : float, optional
-        Length to which rows are clipped, as a fraction of declared ranges; by default none is.
+        Length to which rows are clipped, as a fraction of declared ranges; by default none is. It cannot be
+        had together with a paid score.
+    paid_score : bool or "table"
+        Whether a tenth of the promise pays for the accuracy of the model on its rows, which may then be
+        published; half of it counts the rows that are right, half the rows of each class. "table" asks for
+        rows by class and named class instead of right ones, with more noise. It is left out where there are
+        too few rows for it, which is known before anything is charged if their number is public.
     ledger : Ledger, optional
         Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
@@ -77,6 +83,8 @@ class PrivateGradientLogistic(SumsClassifier):
         Weights in the columns' own units: one for each number and one for each level of a category, or cell.
     intercept_ : array of shape (1,) or (n_classes,)
         Intercept of each model, in the columns' own units.
+    score_ : ModelScore or None
+        Paid accuracy with its interval and verdict; None where it was not asked.
     classes_ : array
         The declared classes, sorted.
     layout_ : FeatureMap
@@ -90,7 +98,8 @@ class PrivateGradientLogistic(SumsClassifier):
     receipts_ : tuple of Receipt
         Receipts of the charges, one for each query.
     split_ : dict of str to float
-        Share of the promise that each query got: a quarter for the matrix, equal parts for the gradients.
+        Share of the promise that each query got: a quarter of the model's for the matrix, equal parts of the
+        rest for the gradients.
 
     Privacy
     -------
@@ -118,7 +127,7 @@ class PrivateGradientLogistic(SumsClassifier):
     name: ClassVar[str] = "gradient-logistic"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-3", "sulq-sensitivity")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **SumsEstimator.common_constraints,
+        **SumsClassifier.common_constraints,
         "edges": EDGES,
         "n_bins": Constraint(
             f"None, 'auto' or {BINS.words}",
@@ -138,10 +147,10 @@ class PrivateGradientLogistic(SumsClassifier):
         ),
     }
     _saved_attributes: ClassVar[tuple[str, ...]] = (
-        *SumsEstimator.common_saved, "classes_", "weights_", "coef_", "intercept_", "cells_",
+        *SumsClassifier.common_saved, "weights_", "coef_", "intercept_", "cells_",
     )  # fmt: skip
     _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        **SumsEstimator._decoders,
+        **SumsClassifier._decoders,
         "cells_": lambda content: None if content is None else Bins.from_dict(content),
     }
 
@@ -159,6 +168,7 @@ class PrivateGradientLogistic(SumsClassifier):
         rounds: int = 6,
         regularization: float = 1.0,
         radius: float | None = None,
+        paid_score: bool | str = False,
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -172,6 +182,7 @@ class PrivateGradientLogistic(SumsClassifier):
         self.rounds = rounds
         self.regularization = regularization
         self.radius = radius
+        self.paid_score = paid_score
         self.ledger = ledger
         self.random_state = random_state
 
@@ -188,9 +199,10 @@ class PrivateGradientLogistic(SumsClassifier):
         assert target is not None
         # Two classes need one model, for the second; more need one each, against the rest.
         positives = list(self._levels[1:] if len(self._levels) == 2 else self._levels)
-        schedule = BudgetSchedule(sums, self.privacy, self._shares(len(positives)), owner=owner)
         self.cells_ = self._choose_bins(layout)
         centering = self._make_centering(layout)
+        check_not_clipping(centering, self)
+        schedule = self._make_schedule(sums, self._shares(len(positives)), target, owner)
         answer = schedule.ask("products", Gram(**centering.query_arguments, with_sums=centering.intercept))
         products = np.asarray(answer.value)
         if centering.intercept:
@@ -204,7 +216,16 @@ class PrivateGradientLogistic(SumsClassifier):
              for i, level in enumerate(positives)]
         )  # fmt: skip
         self.coef_, self.intercept_ = centering.coefficients(self.weights_)
+        self._pay_score(schedule, target)
         return schedule
+
+    @property
+    def _n_parameters(self) -> int:
+        return int(self.weights_.shape[-1]) * (len(self.classes_) - 1)
+
+    def _count_query(self, target: str, *, by_class: bool = False) -> PredictionCounts:
+        centering = self._make_centering(self.layout_)
+        return centering.count_query(target, self._levels, self.weights_, by_class=by_class)
 
     def _choose_bins(self, layout: FeatureMap) -> Bins | None:
         """Return the cells into which numbers are cut, by public facts alone; None if they are not."""

@@ -11,15 +11,15 @@ import numpy as np
 from discreet.errors import ParameterError
 from discreet.learn._bins import BINS_OR_NONE, EDGES, Bins, BinsClassifier, root_tables
 from discreet.learn._stopping_rule import StoppingRule, count_error, information
-from discreet.learn._sums_base import SumsEstimator
+from discreet.learn._sums_base import SumsClassifier
 from discreet.learn.arguments import Constraint, is_number
-from discreet.learn.budget_schedule import BudgetSchedule
-from discreet.query import NodeTables, TreeNode
+from discreet.query import NodeTables, TreeNode, TreePredictions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import AnyArray, Floats, Ints
+    from discreet.learn.budget_schedule import BudgetSchedule
     from discreet.learn.feature_map import FeatureMap
     from discreet.ledger import Ledger
     from discreet.privacy.budget_split import Privacy
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from discreet.schema import Schema
 
 _DEVIATIONS = Constraint("a number at least 0", lambda v: is_number(v) and v >= 0, (-1, "1", math.nan))
+_LEVEL = "level "  # begins the name of a pass
 MOST_LEVELS = 6
 MOST_NODES = 64
 """Largest number of nodes opened on one level: those with the largest noisy counts."""
@@ -159,6 +160,11 @@ class PrivateID3Classifier(BinsClassifier):
         rule. It needs many rows; with it, use ``skip=0``. By default only ``stop`` closes nodes.
     failure_probability : float
         Probability that some split of the tree loses more than ``gain_losses_`` says; above 0 and below 1.
+    paid_score : bool or "table"
+        Whether a tenth of the promise pays for the accuracy of the model on its rows, which may then be
+        published; half of it counts the rows that are right, half the rows of each class. "table" asks for
+        rows by class and named class instead of right ones, with more noise. It is left out where there are
+        too few rows for it, which is known before anything is charged if their number is public.
     ledger : Ledger, optional
         Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
@@ -176,6 +182,8 @@ class PrivateID3Classifier(BinsClassifier):
         Largest loss of information gain of each split, in the order of the nodes and in nats for each of
         their rows: how much larger the true gain of another column may be. Infinite where nothing is certain.
         All hold at once but with ``failure_probability``.
+    score_ : ModelScore or None
+        Paid accuracy with its interval and verdict; None where it was not asked.
     classes_ : array
         The declared classes, sorted.
     layout_ : FeatureMap
@@ -187,7 +195,7 @@ class PrivateID3Classifier(BinsClassifier):
     receipts_ : tuple of Receipt
         Receipts of the charges, one for each query.
     split_ : dict of str to float
-        Share of the promise that each level got.
+        Share of the promise that each level and the score got.
 
     Privacy
     -------
@@ -217,7 +225,7 @@ class PrivateID3Classifier(BinsClassifier):
     name: ClassVar[str] = "id3"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-id3", "sulq-sensitivity")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **SumsEstimator.common_constraints,
+        **SumsClassifier.common_constraints,
         "edges": EDGES,
         "n_bins": BINS_OR_NONE,
         "max_depth": Constraint(
@@ -240,15 +248,14 @@ class PrivateID3Classifier(BinsClassifier):
         ),
     }
     _saved_attributes: ClassVar[tuple[str, ...]] = (
-        *SumsEstimator.common_saved,
-        "classes_",
+        *SumsClassifier.common_saved,
         "tree_",
         "cells_",
         "depth_",
         "gain_losses_",
     )
     _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        **SumsEstimator._decoders,
+        **SumsClassifier._decoders,
         "tree_": Tree.from_dict,
         "cells_": Bins.from_dict,
     }
@@ -267,6 +274,7 @@ class PrivateID3Classifier(BinsClassifier):
         skip: float = 2.0,
         gain_loss: float | None = None,
         failure_probability: float = 0.05,
+        paid_score: bool | str = False,
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -282,6 +290,7 @@ class PrivateID3Classifier(BinsClassifier):
         self.skip = skip
         self.gain_loss = gain_loss
         self.failure_probability = failure_probability
+        self.paid_score = paid_score
         self.ledger = ledger
         self.random_state = random_state
 
@@ -293,13 +302,14 @@ class PrivateID3Classifier(BinsClassifier):
         n_bins = None if self.n_bins is None else int(self.n_bins)
         # A split has a child for each cell: on a finer grid nodes would run out of rows.
         cells = Bins.from_features(layout, self.edges, n_bins, level=1)
-        schedule = self._schedule(sums, cells, target, owner)
+        schedule = self._plan_levels(sums, cells, target, owner)
+        levels = [name for name in schedule.split if name.startswith(_LEVEL)]
         even = (1 / len(self._levels),) * len(self._levels)
         rule = self._rule()
         nodes, losses = [Branch(even)], dict[int, float]()
         # Nothing is known about the root before the first query.
         frontier = [_OpenNode(0, (), layout.names, even, np.zeros(len(even)), math.inf)]
-        for name in schedule.split:
+        for name in levels:
             # Only noisy counts decide which nodes are opened.
             frontier = sorted(frontier, key=lambda node: -node.counts.sum())[:MOST_NODES]
             if not frontier:
@@ -311,7 +321,7 @@ class PrivateID3Classifier(BinsClassifier):
             answer = schedule.ask(name, question)
             sd = float(np.max(answer.sd))
             # All cells of all levels are within their errors at once.
-            cell_failure = rule.failure / (len(schedule.split) * np.size(answer.value))
+            cell_failure = rule.failure / (len(levels) * np.size(answer.value))
             error = sd * count_error(1.0, cell_failure, answer.law)
             opened: list[_OpenNode] = []
             for node, tables in zip(frontier, self._tables(question, answer, sums.schema), strict=True):
@@ -325,21 +335,44 @@ class PrivateID3Classifier(BinsClassifier):
             frontier = opened
         self.tree_ = Tree(tuple(nodes))
         self.cells_ = cells
-        self.depth_ = len(schedule.split)
+        self.depth_ = len(levels)
         self.gain_losses_ = np.array([losses[place] for place in sorted(losses)])
+        self._pay_score(schedule, target)
         return schedule
+
+    @property
+    def _n_parameters(self) -> int:
+        return sum(node.attribute is None for node in self.tree_.nodes) * (len(self.classes_) - 1)
+
+    def _count_query(self, target: str, *, by_class: bool = False) -> TreePredictions:
+        names = list(self.cells_.sizes)
+        used = sorted({n.attribute for n in self.tree_.nodes if n.attribute is not None})
+        columns = [names[attribute] for attribute in used]
+        return TreePredictions(
+            target,
+            self._levels,
+            columns,
+            [
+                (-1, int(np.argmax(node.shares)))
+                if node.attribute is None
+                else (used.index(node.attribute), *node.children)
+                for node in self.tree_.nodes
+            ],
+            self.cells_.edges_of(columns),
+            by_class=by_class,
+        )
 
     def _rule(self) -> StoppingRule:
         """Return the thresholds at which nodes are closed and cells left out."""
         return StoppingRule(self.stop, self.skip, self.gain_loss, self.failure_probability)
 
-    def _schedule(self, sums: NoisySums, cells: Bins, target: str, owner: str | None) -> BudgetSchedule:
+    def _plan_levels(self, sums: NoisySums, cells: Bins, target: str, owner: str | None) -> BudgetSchedule:
         """Return the schedule of levels that are paid for, chosen by public facts alone."""
         names = cells.layout.names
 
         def levels(depth: int) -> BudgetSchedule:
-            shares = {f"level {i + 1}": 1.0 for i in range(depth)}
-            return BudgetSchedule(sums, self.privacy, shares, owner=owner)
+            shares = {f"{_LEVEL}{i + 1}": 1.0 for i in range(depth)}
+            return self._make_schedule(sums, shares, target, owner)
 
         if self.max_depth is not None:
             return levels(min(int(self.max_depth), len(names)))
@@ -353,7 +386,7 @@ class PrivateID3Classifier(BinsClassifier):
         best = levels(1)
         for depth in range(2, min(MOST_LEVELS, len(names)) + 1):
             candidate = levels(depth)
-            sd = float(np.max(candidate.expected_sd("level 1", root)))
+            sd = float(np.max(candidate.expected_sd(f"{_LEVEL}1", root)))
             # Rows of an average node on the last level, against the count at which nodes are closed.
             if sums.n_rows / size ** (depth - 1) < max(self._rule().least_count(sd, size), 1.0):
                 break

@@ -9,14 +9,15 @@ import numpy as np
 from scipy import special
 
 from discreet.learn._bins import BINS_OR_NONE, EDGES, Bins, BinsClassifier, grid_level, root_tables
-from discreet.learn._sums_base import SumsEstimator
-from discreet.learn.budget_schedule import BudgetSchedule
+from discreet.learn._sums_base import SumsClassifier
+from discreet.query import PredictionCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import AnyArray, Floats
     from discreet.learn.arguments import Constraint
+    from discreet.learn.budget_schedule import BudgetSchedule
     from discreet.learn.feature_map import FeatureMap
     from discreet.ledger import Ledger
     from discreet.privacy.budget_split import Privacy
@@ -44,6 +45,11 @@ class PrivateNaiveBayes(BinsClassifier):
         Number of cells of all other numbers: of equal widths, or by ratios for amounts; see
         :func:`~discreet.learn._bins.public_edges`. By default a public grid with a cell for the bound, the
         finer the more rows there are for the noise: :func:`~discreet.learn._bins.public_grid`.
+    paid_score : bool or "table"
+        Whether a tenth of the promise pays for the accuracy of the model on its rows, which may then be
+        published; half of it counts the rows that are right, half the rows of each class. "table" asks for
+        rows by class and named class instead of right ones, with more noise. It is left out where there are
+        too few rows for it, which is known before anything is charged if their number is public.
     ledger : Ledger, optional
         Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
@@ -57,6 +63,8 @@ class PrivateNaiveBayes(BinsClassifier):
         For the cells of all columns, one after the other, the logarithm of their noisy share in each class.
     cells_ : Bins
         Public cells in which rows are counted.
+    score_ : ModelScore or None
+        Paid accuracy with its interval and verdict; None where it was not asked.
     classes_ : array
         The declared classes, sorted.
     layout_ : FeatureMap
@@ -68,7 +76,7 @@ class PrivateNaiveBayes(BinsClassifier):
     receipts_ : tuple of Receipt
         Receipts of the charges, one for each query.
     split_ : dict of str to float
-        Share of the promise that the one query got: all of it.
+        Share of the promise that each query got; all of it goes to the tables unless a score is paid for.
 
     Privacy
     -------
@@ -95,15 +103,15 @@ class PrivateNaiveBayes(BinsClassifier):
     name: ClassVar[str] = "naive-bayes"
     theorems: ClassVar[tuple[str, ...]] = ("sulq-3", "sulq-sensitivity")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **SumsEstimator.common_constraints,
+        **SumsClassifier.common_constraints,
         "edges": EDGES,
         "n_bins": BINS_OR_NONE,
     }
     _saved_attributes: ClassVar[tuple[str, ...]] = (
-        *SumsEstimator.common_saved, "classes_", "class_log_prior_", "cell_log_prob_", "cells_",
+        *SumsClassifier.common_saved, "class_log_prior_", "cell_log_prob_", "cells_",
     )  # fmt: skip
     _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        **SumsEstimator._decoders,
+        **SumsClassifier._decoders,
         "cells_": Bins.from_dict,
     }
 
@@ -116,6 +124,7 @@ class PrivateNaiveBayes(BinsClassifier):
         classes: Any = None,
         edges: Mapping[str, Sequence[float]] | None = None,
         n_bins: int | None = None,
+        paid_score: bool | str = False,
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -126,6 +135,7 @@ class PrivateNaiveBayes(BinsClassifier):
         self.classes = classes
         self.edges = edges
         self.n_bins = n_bins
+        self.paid_score = paid_score
         self.ledger = ledger
         self.random_state = random_state
 
@@ -134,7 +144,7 @@ class PrivateNaiveBayes(BinsClassifier):
     ) -> BudgetSchedule:
         """Query the tables of all columns by class, and set smoothed log-probabilities."""
         assert target is not None
-        schedule = BudgetSchedule(sums, self.privacy, {"tables": 1.0}, owner=owner)
+        schedule = self._make_schedule(sums, {"tables": 1.0}, target, owner)
         cells, question = self._choose_query(sums, layout, target, schedule)
         answer = schedule.ask("tables", question)
         sd = float(np.max(answer.sd))
@@ -146,7 +156,24 @@ class PrivateNaiveBayes(BinsClassifier):
         self.class_log_prior_ = np.log(_smooth_shares(totals, sd))
         self.cell_log_prob_ = np.log(np.concatenate([_smooth_shares(table, sd) for table in counts]))
         self.cells_ = cells
+        self._pay_score(schedule, target)
         return schedule
+
+    @property
+    def _n_parameters(self) -> int:
+        return sum(size - 1 for size in self.cells_.sizes.values()) * (len(self.classes_) - 1)
+
+    def _count_query(self, target: str, *, by_class: bool = False) -> PredictionCounts:
+        ends = np.cumsum(list(self.cells_.sizes.values()))
+        tables = np.split(self.cell_log_prob_, ends[:-1])
+        return PredictionCounts(
+            target,
+            self._levels,
+            self.class_log_prior_.tolist(),
+            {name: table.tolist() for name, table in zip(self.cells_.sizes, tables, strict=True)},
+            self.cells_.edges,
+            by_class=by_class,
+        )
 
     def _choose_query(
         self, sums: NoisySums, layout: FeatureMap, target: str, schedule: BudgetSchedule

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from discreet.errors import ParameterError
-from discreet.learn._centering import LEAST_COUNT, Centering
+from discreet.learn._centering import LEAST_COUNT, Centering, check_not_clipping
 from discreet.learn._sums_base import SumsClassifier
 from discreet.learn.arguments import Constraint, is_number
-from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.query import HalfspaceSums
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._types import AnyArray, Floats
+    from discreet.learn.budget_schedule import BudgetSchedule
     from discreet.learn.feature_map import FeatureMap
     from discreet.ledger import Ledger
     from discreet.privacy.budget_split import Privacy
-    from discreet.query import Answer, NoisySums
+    from discreet.query import Answer, NoisySums, PredictionCounts
     from discreet.schema import Schema
 
 
@@ -49,7 +49,12 @@ class PrivatePerceptron(SumsClassifier):
         paper, for which :func:`most_rounds` holds.
     radius : float, optional
         Length to which rows are clipped, from the middle of the declared ranges and as a fraction of them.
-        Nothing is clipped if it is left out.
+        Nothing is clipped if it is left out. It cannot be had together with a paid score.
+    paid_score : bool or "table"
+        Whether a tenth of the promise pays for the accuracy of the model on its rows, which may then be
+        published; half of it counts the rows that are right, half the rows of each class. "table" asks for
+        rows by class and named class instead of right ones, with more noise. It is left out where there are
+        too few rows for it, which is known before anything is charged if their number is public.
     ledger : Ledger, optional
         Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
@@ -67,6 +72,8 @@ class PrivatePerceptron(SumsClassifier):
         Noisy number of rows that each round's plane got wrong.
     n_iter_ : int
         Rounds that moved the plane.
+    score_ : ModelScore or None
+        Paid accuracy with its interval and verdict; None where it was not asked.
     classes_ : array
         The declared classes, sorted.
     layout_ : FeatureMap
@@ -76,7 +83,7 @@ class PrivatePerceptron(SumsClassifier):
     promises_ : tuple of Promise
         Promises that hold for every unit whose row was read, whether rounds were left out or not.
     split_ : dict
-        Share of the promise that each round got.
+        Share of the promise that each round and the score got.
 
     Privacy
     -------
@@ -124,7 +131,7 @@ class PrivatePerceptron(SumsClassifier):
         ),
     }
     _saved_attributes: ClassVar[tuple[str, ...]] = (
-        *SumsClassifier.common_saved, "classes_", "coef_", "intercept_", "weights_", "last_weights_",
+        *SumsClassifier.common_saved, "coef_", "intercept_", "weights_", "last_weights_",
         "counts_", "n_iter_",
     )  # fmt: skip
 
@@ -140,6 +147,7 @@ class PrivatePerceptron(SumsClassifier):
         rounds: int = 20,
         step: Literal["shrinking", "constant"] = "shrinking",
         radius: float | None = None,
+        paid_score: bool | str = False,
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -151,6 +159,7 @@ class PrivatePerceptron(SumsClassifier):
         self.rounds = rounds
         self.step = step
         self.radius = radius
+        self.paid_score = paid_score
         self.ledger = ledger
         self.random_state = random_state
 
@@ -169,9 +178,10 @@ class PrivatePerceptron(SumsClassifier):
                 "classes of PrivatePerceptron must be two. Only binary classification is supported, and "
                 f"there are {len(self.classes_)} classes. Use another learner, or one for each class."
             )
-        centering = Centering(layout, None if self.radius is None else float(self.radius))
+        centering = self._make_centering(layout)
+        check_not_clipping(centering, self)
         names = [f"round {i + 1}" for i in range(int(self.rounds))]
-        schedule = BudgetSchedule(sums, self.privacy, dict.fromkeys(names, 1.0), owner=owner)
+        schedule = self._make_schedule(sums, dict.fromkeys(names, 1.0), target, owner)
         weights, path, counts = np.zeros(centering.size), [], []
         for name in names:
             question = HalfspaceSums(
@@ -195,13 +205,24 @@ class PrivatePerceptron(SumsClassifier):
         self.n_iter_ = len(path)
         coef, intercept = centering.coefficients(self.weights_)
         self.coef_, self.intercept_ = coef[None, :], np.atleast_1d(intercept)
+        self._pay_score(schedule, target)
         return schedule
+
+    def _make_centering(self, layout: FeatureMap) -> Centering:
+        return Centering(layout, None if self.radius is None else float(self.radius))
+
+    @property
+    def _n_parameters(self) -> int:
+        return int(self.weights_.shape[-1]) * (len(self.classes_) - 1)
+
+    def _count_query(self, target: str, *, by_class: bool = False) -> PredictionCounts:
+        centering = self._make_centering(self.layout_)
+        return centering.count_query(target, self._levels, self.weights_[None, :], by_class=by_class)
 
     def decision_function(self, X: Any) -> Floats:
         """Return the score of the second class for each row; rows are clipped as those of the training."""
         rows = self._coordinates(X, "decision_function")
-        centering = Centering(self.layout_, None if self.radius is None else float(self.radius))
-        return np.asarray(centering.rows(rows) @ self.weights_)
+        return np.asarray(self._make_centering(self.layout_).rows(rows) @ self.weights_)
 
     def predict(self, X: Any) -> AnyArray:
         """Return the class of each row."""

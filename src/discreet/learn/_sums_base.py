@@ -8,6 +8,7 @@ labels a declared category, and keeps answers and receipts with the model.
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -22,8 +23,16 @@ from discreet.learn.arguments import Constraint, check_finite, declared_classes,
 from discreet.learn.base import Learner
 from discreet.learn.budget_schedule import BudgetSchedule, NoiselessSums
 from discreet.learn.feature_map import FeatureMap, schema_of_bounds
+from discreet.learn.paid_score import (
+    PAID_SCORE,
+    SCORE_SHARE,
+    VOTE_SHARE,
+    ModelScore,
+    NoisyCounts,
+    is_worth_asking,
+)
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, NoPromise, PureDP, Receipt, promise_from_dict
-from discreet.query import Database
+from discreet.query import Database, Histogram, PredictionCounts
 from discreet.query.unit_rows import check_matrix_allowed
 from discreet.schema import Column, Schema
 from discreet.threads import one_thread
@@ -34,7 +43,7 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Floats
     from discreet.ledger import Ledger
     from discreet.privacy.budget_split import Privacy
-    from discreet.query import Answer, NoisySums
+    from discreet.query import Aggregate, Answer, NoisySums
     from discreet.schema.column import Level
 
 WHOLE = Constraint(
@@ -294,15 +303,107 @@ class SumsEstimator(Learner):
 
 
 class SumsClassifier(ClassifierMixin, SumsEstimator):
-    """Base of classifiers that are fitted to noisy sums; adds the parameter ``classes``.
+    """Base of classifiers that are fitted to noisy sums; adds the parameters ``classes`` and ``paid_score``.
 
     Inside :meth:`_learn` and afterwards, ``classes_`` has the classes in sorted order and :attr:`_levels` the
-    levels of the target's column, in the same order.
+    levels of the target's column, in the same order. :meth:`_learn` makes its schedule by
+    :meth:`_make_schedule`, which adds the passes of the paid score.
     """
 
     classes: Any
+    paid_score: bool | str
     classes_: AnyArray
+    score_: ModelScore | None
     _levels: tuple[Level, ...]
+
+    common_constraints: ClassVar[Mapping[str, Constraint]] = {
+        **SumsEstimator.common_constraints,
+        "paid_score": PAID_SCORE,
+    }
+    common_saved: ClassVar[tuple[str, ...]] = (*SumsEstimator.common_saved, "classes_", "score_")
+    _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        **SumsEstimator._decoders,
+        "score_": lambda score: None if score is None else ModelScore.from_dict(score),
+    }
+
+    @property
+    def _by_table(self) -> bool:
+        """Whether the score is asked as a table of classes."""
+        return self.paid_score == "table"
+
+    @abstractmethod
+    def _count_query(self, target: str, *, by_class: bool = False) -> Aggregate:
+        """Return the query for the rows that the model as it is gets right.
+
+        Parameters
+        ----------
+        target : str
+            Column of the labels.
+        by_class : bool
+            Whether rows are counted by their class and the class that is named.
+        """
+
+    @property
+    @abstractmethod
+    def _n_parameters(self) -> int:
+        """Number of independent parameters of the fitted model, which the interval of its score needs."""
+
+    def _fit_sums(self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None) -> Self:
+        self.score_ = None  # of an earlier fit, which this one may not repeat
+        self.layout_ = layout
+        return super()._fit_sums(sums, layout, target, owner)
+
+    def _make_schedule(
+        self, sums: NoisySums, shares: Mapping[str, float], target: str, owner: str | None
+    ) -> BudgetSchedule:
+        """Return the schedule of the passes of a model and of its paid score, where that says something.
+
+        Parameters
+        ----------
+        sums : NoisySums
+            Table that answers noisy sums.
+        shares : mapping of str to float
+            Weight of each pass of the model.
+        target : str
+            Column of the labels.
+        owner : str or None
+            Name that is charged beside the total of the ledger; None charges the total alone.
+        """
+        plain = BudgetSchedule(sums, self.privacy, shares, owner=owner)
+        if self.paid_score is False:
+            return plain
+        model = 1 - SCORE_SHARE - VOTE_SHARE
+        split = {name: model * share for name, share in plain.split.items()}
+        scored = BudgetSchedule(
+            sums, self.privacy, split | {"classes": VOTE_SHARE, "score": SCORE_SHARE}, owner=owner
+        )
+        # Where the number of rows is private, the class counts decide later.
+        return scored if sums.n_rows is None or self._is_scored(scored, target, sums.n_rows) else plain
+
+    def _is_scored(self, schedule: BudgetSchedule, target: str, n_rows: float) -> bool:
+        """Return whether the score of so many rows says enough, by its share and by public facts."""
+        classes = len(self._levels)
+        # Noise does not depend on the model, so any stands for the one that is not fitted yet.
+        question = PredictionCounts(target, self._levels, (0.0,) * classes, by_class=self._by_table)
+        sd = float(np.max(schedule.expected_sd("score", question)))
+        law = "laplace" if isinstance(self.privacy, PureDP) else "gaussian"
+        return is_worth_asking(sd * (math.sqrt(classes) if self._by_table else 1.0), n_rows, law)
+
+    def _pay_score(self, schedule: BudgetSchedule, target: str) -> None:
+        """Ask for the class counts and the score, where :meth:`_make_schedule` has planned them."""
+        if "score" not in schedule.split:
+            return
+        answer = schedule.ask("classes", Histogram((target,)))
+        total = max(float(np.sum(answer.value)), 1.0)
+        # Too few rows are known only now where their number is private; what is left out is not charged.
+        if schedule.sums.n_rows is not None or self._is_scored(schedule, target, total):
+            self._ask_score(schedule, target, NoisyCounts(answer.value, answer.sd, answer.law))
+
+    def _ask_score(self, schedule: BudgetSchedule, target: str, classes: NoisyCounts) -> None:
+        """Ask how many rows the finished model gets right, and set the score."""
+        answer = schedule.ask("score", self._count_query(target, by_class=self._by_table))
+        right = NoisyCounts(answer.value, answer.sd, answer.law)
+        self.score_ = ModelScore.from_counts(right, classes, schedule.sums.n_rows, self._n_parameters)
 
     def _local_target(self, schema: Schema, y: Any) -> tuple[Column, AnyArray] | None:
         """Return the column of the classes and the labels as its levels; set the classes."""

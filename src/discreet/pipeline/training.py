@@ -318,6 +318,11 @@ def check_parameter_names(name: str, parameters: Iterable[str]) -> None:
     """Refuse a parameter that the model does not have."""
     known = model_options(name)
     for option in parameters:
+        if option == "paid_score" and option not in known:
+            raise ParameterError(
+                f"The model {name} names no classes, so it has no accuracy that could be paid for. Leave "
+                "paid_score out."
+            )
         if option not in known:
             close = nearest(option, known)
             hint = f"Did you mean {close!r}?" if close else f"Its parameters: {', '.join(known) or 'none'}."

@@ -13,7 +13,7 @@ from discreet.lazy_names import load_on_use
 if TYPE_CHECKING:
     from discreet.learn.classifier._curves import Curve
     from discreet.learn.classifier._model import PrivateClassifier
-    from discreet.learn.classifier._score import ModelScore
+    from discreet.learn.paid_score import ModelScore
 
 
 __all__ = ["Curve", "ModelScore", "PrivateClassifier"]
@@ -23,6 +23,5 @@ __getattr__ = load_on_use(
     {
         "_curves": ("Curve",),
         "_model": ("PrivateClassifier",),
-        "_score": ("ModelScore",),
     },
 )

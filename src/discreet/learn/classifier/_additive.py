@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,6 @@ class AdditiveModel(BinsClassifier):
     Fitting sets the attributes that :class:`~discreet.learn.PrivateClassifier` lists.
     """
 
-    paid_score: bool | str
     curves_: dict[str, Curve]
     weights_: Floats
     weights_sd_: Floats
@@ -31,11 +31,6 @@ class AdditiveModel(BinsClassifier):
     slopes_: Floats
     slopes_sd_: Floats
     intercept_: Floats
-
-    @property
-    def _by_table(self) -> bool:
-        """Whether the score is asked as a table of classes."""
-        return self.paid_score == "table"
 
     def _curves_query(self, target: str) -> dict[str, Any]:
         """Return the model without its lines as keyword arguments of a query."""
@@ -50,12 +45,13 @@ class AdditiveModel(BinsClassifier):
             "edges": self.cells_.edges,
         }
 
-    def _score_query(self, target: str) -> PredictionCounts:
-        """Return the query for the rows that the finished model gets right, by class if that is wanted."""
-        return self._count_query(target, by_class=self._by_table)
+    @property
+    def _n_parameters(self) -> int:
+        # Curves are smoothed, so that about three cells have one parameter.
+        cells = sum(len(curve.values) - 1 for curve in self.curves_.values())
+        return math.ceil(cells / 3) * (len(self.classes_) - 1)
 
     def _count_query(self, target: str, *, by_class: bool = False) -> PredictionCounts:
-        """Return the query for the rows that the model as it is gets right."""
         return PredictionCounts(
             **self._curves_query(target),
             lines=self.lines_,

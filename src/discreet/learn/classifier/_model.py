@@ -11,8 +11,7 @@ import numpy as np
 
 from discreet.errors import DataError
 from discreet.learn._bins import EDGES, Bins
-from discreet.learn._sums_base import FLAG, SumsEstimator
-from discreet.learn.arguments import Constraint
+from discreet.learn._sums_base import FLAG, SumsClassifier, SumsEstimator
 from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.learn.classifier._additive import AdditiveModel
 from discreet.learn.classifier._curves import Curve, combine_totals, make_curves, prior_covariance
@@ -20,7 +19,6 @@ from discreet.learn.classifier._rules import (
     CONSTANT,
     LEAST_LINEAR_PART,
     MANY_CLASSES_WEIGHT,
-    SCORE_SHARE,
     TRIED_WEIGHTS,
     UNKNOWN_COUNT_SHARE,
     Plan,
@@ -33,7 +31,6 @@ from discreet.learn.classifier._rules import (
     make_plan,
     trial_names,
 )
-from discreet.learn.classifier._score import ModelScore
 from discreet.learn.classifier._weights import (
     LARGEST_VALUE,
     StageRows,
@@ -41,6 +38,7 @@ from discreet.learn.classifier._weights import (
     linear_part,
 )
 from discreet.learn.feature_map import FeatureMap
+from discreet.learn.paid_score import PAID_SCORE, SCORE_SHARE, NoisyCounts
 from discreet.privacy import PureDP
 from discreet.query import Answer, Histogram, Marginals, PredictionCounts
 from discreet.query.curation import Curation
@@ -49,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import Floats
+    from discreet.learn.arguments import Constraint
     from discreet.ledger import Ledger
     from discreet.privacy.budget_split import Privacy
     from discreet.query import NoisySums
@@ -163,21 +162,18 @@ class PrivateClassifier(AdditiveModel):
         **SumsEstimator.common_constraints,
         "edges": EDGES,
         "floor": FLAG,
-        "paid_score": Constraint(
-            "True, False or 'table'", lambda v: isinstance(v, bool) or v == "table", (None, 1, "yes")
-        ),
+        "paid_score": PAID_SCORE,
     }
     _saved_attributes: ClassVar[tuple[str, ...]] = (
         *SumsEstimator.common_saved, "classes_", "curves_", "weights_", "weights_sd_", "lines_", "slopes_",
         "slopes_sd_", "intercept_", "factor_", "signal_", "stages_", "cells_", "score_", "status_",
     )  # fmt: skip
     _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        **SumsEstimator._decoders,
+        **SumsClassifier._decoders,
         "cells_": Bins.from_dict,
         "curves_": lambda curves: {name: Curve.from_dict(curve) for name, curve in curves.items()},
         "signal_": lambda signal: math.inf if signal is None else signal,
         "lines_": lambda lines: {name: tuple(line) for name, line in lines.items()},
-        "score_": lambda score: None if score is None else ModelScore.from_dict(score),
     }
 
     def __init__(
@@ -237,13 +233,9 @@ class PrivateClassifier(AdditiveModel):
         self.status_ = describe_plan(
             facts, plan, self.privacy, wants_score=wants_score, floor=self.floor, again=again
         )
-        self.score_ = None
         if plan.scored:
-            scored = schedule.ask("score", self._score_query(target))
-            count_sd = float(np.max(answer.sd))
-            self.score_ = ModelScore.from_answer(
-                np.asarray(scored.value), np.asarray(scored.sd), facts.n_rows, totals, count_sd
-            )
+            # The totals are at least as precise as the class counts that are a part of them.
+            self._ask_score(schedule, target, NoisyCounts(totals, float(np.max(answer.sd)), answer.law))
         return schedule
 
     def plan_fit(self, sums: CostedTable | CostModel) -> tuple[str, dict[str, float]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from discreet.errors import ParameterError
 from discreet.learn._bins import grid_level
+from discreet.learn.paid_score import SCORE_SHARE, TOO_FEW_ROWS, is_worth_asking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,10 +31,6 @@ LEAST_COUNT_SHARE, MOST_COUNT_SHARE, UNKNOWN_COUNT_SHARE = 0.03, 0.5, 0.1
 """Limits of the class counts' share of the first stage, and the share where the number of rows is private."""
 COUNT_PRECISION = 100.0
 """The class counts' share is this over ``(rows * mu)**2``: a tenth of the rows for a standard deviation."""
-SCORE_SHARE = 0.05
-"""Share of the whole promise that the score gets, before all else."""
-WIDEST_SCORE = 0.1
-"""Half width of the score's interval, above which it is not asked."""
 STRENGTHS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """Variances of a curve's relative effects between which the first stage chooses."""
 STRENGTH_SHARES = (0.25, 0.08, 0.10, 0.25, 0.22, 0.06, 0.04)
@@ -126,10 +123,9 @@ class PublicFacts:
         return sd <= LARGEST_TRIAL_SD * self.n_rows
 
     @property
-    def score_half_width(self) -> float:
-        """Half width of the score's interval at its widest, as a share of the rows."""
-        noise = self.score_sd / self.n_rows if math.isfinite(self.n_rows) else 0.0
-        return 1.96 * math.sqrt(noise**2 + 0.25 / self.n_rows)
+    def affords_score(self) -> bool:
+        """Whether the interval of a score is short enough to say something."""
+        return is_worth_asking(self.score_sd, self.n_rows, "gaussian" if self.gaussian else "laplace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +162,7 @@ def make_plan(facts: PublicFacts, *, wants_score: bool, count_share: float | Non
     count_share : float, optional
         Share of the first stage that the class counts get; None chooses it by the number of rows.
     """
-    scored = wants_score and facts.score_half_width <= WIDEST_SCORE
+    scored = wants_score and facts.affords_score
     stages = 2 if facts.affords_second_stage else 1
     tried = stages == 1 and facts.affords_trials
     model = 1.0 - (SCORE_SHARE if scored else 0.0) - (TRIAL_SHARE if tried else 0.0)
@@ -302,7 +298,7 @@ def describe_plan(
     else:
         words.append("One stage: curves of the columns, all with the same weight.")
     if wants_score and not plan.scored:
-        words.append("There are too few rows for a score at this promise.")
+        words.append(TOO_FEW_ROWS)
     if not floor:
         words.append("The floor is off: the model may be worse than naming the most common class.")
     return " ".join(words)

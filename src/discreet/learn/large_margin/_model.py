@@ -87,6 +87,10 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         Norm of the gradient at which the solver stops; what it leaves is part of the sensitivity. By
         default a small part of what one row can do. One that is not certain to be
         reached for every table of its shape is refused, before a cell is looked at.
+    paid_score : bool
+        Whether a tenth of epsilon pays for the accuracy of the model on its rows, which may then be
+        published: half of it counts the rows that are right, half the rows of each class. It is left out
+        where there are too few rows for it, which is known before anything is charged.
     ledger : Ledger, optional
         Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
@@ -105,6 +109,8 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         Released matrices, positive definite, of embedded rows; the other three are computed from them.
     embedding_ : Embedding
         The public map of rows.
+    score_ : ModelScore or None
+        Paid accuracy with its interval and verdict; None where it was not asked.
     classes_ : array
         The declared classes, sorted.
     regularization_ : float
@@ -220,6 +226,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         centroid_share: float = 0.1,
         intercept_scale: float = 0.5,
         tolerance: float | None = None,
+        paid_score: bool = False,
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -238,6 +245,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         self.centroid_share = centroid_share
         self.intercept_scale = intercept_scale
         self.tolerance = tolerance
+        self.paid_score = paid_score
         self.ledger = ledger
         self.random_state = random_state
 
@@ -249,14 +257,13 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         receipts: list[Receipt] = []
         promises = plan.promises
         if needs_centroids:
-            clusters = self._fit_centroids(X)
+            privacy = self._training_privacy(len(X), len(classes))
+            clusters = self._fit_centroids(X, privacy)
             centroids = np.broadcast_to(
                 clusters.cluster_centers_, (len(classes), *clusters.cluster_centers_.shape)
             )
             receipts += clusters.receipts_
-            promises = (
-                _compose_promises(self.privacy, self.centroid_share, clusters.promises_[0], promises[0]),
-            )
+            promises = (_compose_promises(privacy, self.centroid_share, clusters.promises_[0], promises[0]),)
         rows = embedding.rows(X)
         problem = MarginProblem(
             rows,
@@ -269,15 +276,16 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             trace=float(self.trace_weight),
         )
 
-        released, self.receipt_ = self._train(plan, problem, "large-margin Gaussian classifier")
+        released, self.receipt_, stream = self._train(plan, problem, "large-margin Gaussian classifier")
         self._set_matrices(problem.matrices(released), embedding, len(classes))
         self.classes_ = classes
         self.embedding_ = embedding
         self.regularization_ = plan.regularization
         self.mechanism_ = plan.name
         self.starting_centroids_ = None if centroids is None else np.array(centroids)
-        self.promises_ = promises
+        self.promises_ = self._with_score(promises, len(X), len(classes))
         self.receipts_ = (*receipts, self.receipt_)
+        self._count_score(X, codes, stream)
         return self
 
     def _plan_training(
@@ -293,12 +301,16 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         )
         centroids = self._given_centroids(n_classes, n_features)
         constants = self._constants(n_rows, n_classes, embedding)
-        share = 1 - self.centroid_share
-        plan = self.plan(
-            constants,
-            _scale_promise(self.privacy, share) if self._needs_centroids(centroids) else self.privacy,
-        )
+        privacy = self._training_privacy(n_rows, n_classes)
+        if self._needs_centroids(centroids):
+            privacy = _scale_promise(privacy, 1 - self.centroid_share)
+        plan = self.plan(constants, privacy)
         return embedding, centroids, constants, plan
+
+    @property
+    def _n_parameters(self) -> int:
+        # Of a whole matrix for each class the penalty leaves few free: as measured, about three for a column.
+        return 3 * super()._n_parameters
 
     def _needs_centroids(self, centroids: Floats | None) -> bool:
         """Whether starting centroids have to be found, and paid for."""
@@ -321,15 +333,18 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         """Return the promises of a fitted model anew; None where a part of them paid for centroids."""
         if self.components > 1 and self.centroids is None:
             return None
-        return tuple(self.plan(self._constants(n_rows, len(self.classes_), self.embedding_)).promises)
+        n_classes = len(self.classes_)
+        plan = self.plan(self._constants(n_rows, n_classes, self.embedding_))
+        return self._with_score(plan.promises, n_rows, n_classes)
 
     def plan(
         self, constants: LargeMarginConstants, privacy: PureDP | ApproxDP | NoPromise | None = None
     ) -> TrainingPlan:
         """Return the mechanism that a table with these public constants will be trained by."""
+        whole = self._training_privacy(constants.n_rows, constants.n_classes)
         return make_large_margin_plan(
             constants,
-            self.privacy if privacy is None else privacy,
+            whole if privacy is None else privacy,
             regularization=None if self.regularization is None else float(self.regularization),
             mechanism=self.mechanism,
             owner=type(self).__name__,
@@ -399,7 +414,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             )
         return np.broadcast_to(points, (n_classes, *shape))
 
-    def _fit_centroids(self, X: Floats) -> PrivateKMeans:
+    def _fit_centroids(self, X: Floats, privacy: PureDP | ApproxDP | NoPromise) -> PrivateKMeans:
         """Return clusters of all classes together, fitted with their own part of the promise."""
         bounds = self.bounds
         if bounds is None:
@@ -407,7 +422,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             bounds = (-float(self.norm_bound), float(self.norm_bound))
         return PrivateKMeans(
             n_clusters=int(self.components),
-            privacy=_scale_promise(self.privacy, self.centroid_share),
+            privacy=_scale_promise(privacy, self.centroid_share),
             bounds=bounds,
             ledger=self.ledger,
             # Another seed than that of the training: noise that is used twice cancels.

@@ -61,6 +61,10 @@ class PrivateLogisticRegression(LinearClassifier):
         Norm of the gradient at which the solver stops; what it leaves is part of the sensitivity. By
         default what floating point lets it reach, about 1e-11. One that is not certain to be
         reached for every table of its shape is refused, before a cell is looked at.
+    paid_score : bool
+        Whether a tenth of epsilon pays for the accuracy of the model on its rows, which may then be
+        published: half of it counts the rows that are right, half the rows of each class. It is left out
+        where there are too few rows for it, which is known before anything is charged.
     ledger : Ledger, optional
         Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
@@ -76,6 +80,8 @@ class PrivateLogisticRegression(LinearClassifier):
         Released weights, of embedded rows; the coefficients are computed from them.
     embedding_ : Embedding
         The public map of rows.
+    score_ : ModelScore or None
+        Paid accuracy with its interval and verdict; None where it was not asked.
     classes_ : array
         The declared classes, sorted.
     regularization_ : float
@@ -142,6 +148,7 @@ class PrivateLogisticRegression(LinearClassifier):
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
         tolerance: float | None = None,
+        paid_score: bool = False,
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -156,6 +163,7 @@ class PrivateLogisticRegression(LinearClassifier):
         self.fit_intercept = fit_intercept
         self.intercept_scale = intercept_scale
         self.tolerance = tolerance
+        self.paid_score = paid_score
         self.ledger = ledger
         self.random_state = random_state
 

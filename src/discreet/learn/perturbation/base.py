@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -21,8 +22,17 @@ from discreet.learn.arguments import (
     label_codes,
 )
 from discreet.learn.base import Learner
+from discreet.learn.paid_score import (
+    COUNTED_SCORE,
+    SCORE_SHARE,
+    VOTE_SHARE,
+    ModelScore,
+    NoisyCounts,
+    is_worth_asking,
+)
 from discreet.learn.perturbation.embedding import Embedding
-from discreet.noise import Stream
+from discreet.learn.perturbation.noise import inherited_fields
+from discreet.noise import Stream, discrete_laplace, samplers
 from discreet.privacy import ApproxDP, NoPromise, PureDP, Receipt, promise_from_dict
 
 if TYPE_CHECKING:
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
 
 
 PlanT = TypeVar("PlanT")
+_PART = 1 - 2.0**-40
 POSITIVE_OR_NONE = Constraint(
     "None or " + POSITIVE.words, lambda v: v is None or POSITIVE.contains(v), POSITIVE.outside
 )
@@ -47,6 +58,78 @@ def choice(*words: str) -> Constraint:
         lambda v: isinstance(v, str) and v in words,
         ("other", None, 1),
     )
+
+
+@dataclass(frozen=True)
+class ScoreNoise:
+    """Laplace noise on the number of right rows and on the number of rows of each class.
+
+    Attributes
+    ----------
+    right, classes : float
+        Scale of the noise on each; 0 without a promise.
+    promises : tuple of Promise
+        Promise of both counts together; none without a promise.
+
+    Privacy
+    -------
+    A row is right or not, which moves the first count by at most 1; replaced, it leaves one class for another
+    and moves those counts by 2. The scales are these over their parts of epsilon, rounded up.
+
+    Reference
+    ---------
+    docs/explanation/theorems/classifier.md.
+    """
+
+    right: float
+    classes: float
+    promises: tuple[Promise, ...]
+
+    @classmethod
+    def from_privacy(cls, privacy: PureDP | ApproxDP | NoPromise, n_classes: int) -> ScoreNoise:
+        """Return the noise for the score's part of a promise."""
+        if isinstance(privacy, NoPromise):
+            return cls(0.0, 0.0, ())
+        # A little less than the shares, which pays for the rounding of the parts of epsilon.
+        right, votes = (share * privacy.epsilon * _PART for share in (SCORE_SHARE, VOTE_SHARE))
+        promise = PureDP(
+            epsilon=math.nextafter(right + votes, math.inf),
+            total_variation=(1 + n_classes) * samplers.LAPLACE_TOTAL_VARIATION,
+            **inherited_fields(privacy),
+        )
+        return cls(math.nextafter(1 / right, math.inf), math.nextafter(2 / votes, math.inf), (promise,))
+
+    def rest_of(self, privacy: PureDP | ApproxDP | NoPromise) -> PureDP | ApproxDP | NoPromise:
+        """Return what is left of a promise: basic composition adds epsilons and deltas up."""
+        if isinstance(privacy, NoPromise):
+            return privacy
+        epsilon = privacy.epsilon * (1 - SCORE_SHARE - VOTE_SHARE)
+        if isinstance(privacy, PureDP):
+            return replace(privacy, epsilon=epsilon)
+        # The rest of delta covers what the samplers of the counts may err, 2**-114 each.
+        return replace(privacy, epsilon=epsilon, delta=privacy.delta * _PART)
+
+    @property
+    def right_sd(self) -> float:
+        """Standard deviation of the noise on the number of right rows."""
+        return math.sqrt(2) * self.right
+
+    def score(self, right: float, classes: Any, n_rows: int, n_parameters: int) -> ModelScore:
+        """Return the score of noisy counts of a model with so many parameters."""
+        return ModelScore.from_counts(
+            NoisyCounts(right, self.right_sd, "laplace"),
+            NoisyCounts(classes, math.sqrt(2) * self.classes, "laplace"),
+            n_rows,
+            n_parameters,
+        )
+
+    def count(self, right: int, classes: Ints, n_parameters: int, stream: Stream) -> ModelScore:
+        """Return the score of exact counts, to which noise is added here."""
+        n_rows = int(classes.sum())
+        if self.right:
+            right += int(discrete_laplace(self.right, 1, stream)[0])
+            classes = classes + discrete_laplace(self.classes, len(classes), stream)
+        return self.score(right, classes, n_rows, n_parameters)
 
 
 class PerturbedClassifier(ClassifierMixin, Learner):
@@ -65,6 +148,7 @@ class PerturbedClassifier(ClassifierMixin, Learner):
         ),
         "regularization": POSITIVE_OR_NONE,
         "tolerance": POSITIVE_OR_NONE,
+        "paid_score": COUNTED_SCORE,
         "random_state": Constraint(
             "None or a whole number",
             lambda v: v is None or (isinstance(v, int | np.integer) and not isinstance(v, bool)),
@@ -72,7 +156,7 @@ class PerturbedClassifier(ClassifierMixin, Learner):
         ),
     }
     common_saved: ClassVar[tuple[str, ...]] = (
-        "classes_", "embedding_", "regularization_", "mechanism_", "promises_", "receipt_",
+        "classes_", "embedding_", "regularization_", "mechanism_", "promises_", "receipt_", "score_",
     )  # fmt: skip
     _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         "privacy": promise_from_dict,
@@ -80,12 +164,16 @@ class PerturbedClassifier(ClassifierMixin, Learner):
         "embedding_": Embedding.from_dict,
         "promises_": lambda promises: tuple(map(promise_from_dict, promises)),
         "receipt_": Receipt.from_dict,
+        "score_": lambda score: None if score is None else ModelScore.from_dict(score),
     }
 
     privacy: PureDP | ApproxDP | NoPromise
     bounds: Any
     norm_bound: float | None
     classes: Any
+    paid_score: bool
+    embedding_: Embedding
+    score_: ModelScore | None
     ledger: Ledger | None
     random_state: int | None
 
@@ -134,6 +222,11 @@ class PerturbedClassifier(ClassifierMixin, Learner):
             None where a part of the promise was spent in another way, which the plan does not have.
         """
 
+    @property
+    def _n_parameters(self) -> int:
+        """Number of independent parameters of the fitted model, which the interval of its score needs."""
+        return self.embedding_.dimension * (len(self.classes_) - 1)
+
     @abstractmethod
     def decision_function(self, X: Any) -> Floats:
         """Return the score of the second of two classes, or of each of more classes, for each row."""
@@ -144,19 +237,69 @@ class PerturbedClassifier(ClassifierMixin, Learner):
         best = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[best])
 
-    def _train(self, plan: TrainingPlan, problem: PerturbedProblem, what: str) -> tuple[Floats, Receipt]:
-        """Return the released vector and the receipt for it; ``what`` names the model on the receipt."""
+    def _score_noise(self, n_rows: int, n_classes: int) -> ScoreNoise | None:
+        """Return the noise of the paid score on a table of this shape, by public facts; None for none."""
+        if not self.paid_score:
+            return None
+        noise = ScoreNoise.from_privacy(self.privacy, n_classes)
+        return noise if is_worth_asking(noise.right_sd, n_rows, "laplace") else None
+
+    def _training_privacy(self, n_rows: int, n_classes: int) -> PureDP | ApproxDP | NoPromise:
+        """Return what the paid score leaves of the promise for the training."""
+        score = self._score_noise(n_rows, n_classes)
+        return self.privacy if score is None else score.rest_of(self.privacy)
+
+    def _with_score(self, promises: Iterable[Promise], n_rows: int, n_classes: int) -> tuple[Promise, ...]:
+        """Return the promises of a training and of the paid score after it, which add up."""
+        score = self._score_noise(n_rows, n_classes)
+        return tuple(promises) if score is None else (*promises, *score.promises)
+
+    def _train(
+        self, plan: TrainingPlan, problem: PerturbedProblem, what: str
+    ) -> tuple[Floats, Receipt, Stream]:
+        """Return the released vector, the receipt for it and the paid score, and what draws further noise.
+
+        Parameters
+        ----------
+        plan : TrainingPlan
+            Calibrated mechanism.
+        problem : PerturbedProblem
+            Minimized function of the rows.
+        what : str
+            Name of the model on the receipt.
+        """
         if plan.name != "exact":
             what += f" by {plan.name} perturbation"
-        receipts: list[Receipt] = []
+        charged: list[tuple[Receipt, Stream]] = []
+        # The score is charged with the training, so that no model is paid for without it.
+        promises = self._with_score(plan.promises, plan.constants.n_rows, plan.constants.n_classes)
 
         def charge() -> Stream:
-            receipts.append(self._charge(plan.promises, what))
-            return self._stream()
+            charged.append((self._charge(promises, what), self._stream()))
+            return charged[0][1]
 
         released = plan.train(problem, charge)
-        (receipt,) = receipts
-        return released, receipt
+        ((receipt, stream),) = charged
+        return released, receipt, stream
+
+    def _count_score(self, X: Floats, codes: Ints, stream: Stream) -> None:
+        """Count the rows that the finished model gets right, with noise that is paid for, and set the score.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+            Rows of the training.
+        codes : array of shape (n_rows,)
+            Position of each row's label in ``classes_``.
+        stream : Stream
+            Source of the noise, from which that of the training was drawn before.
+        """
+        noise = self._score_noise(len(X), len(self.classes_))
+        self.score_ = None
+        if noise is not None:
+            right = int(np.count_nonzero(self.predict(X) == self.classes_[codes]))
+            counts = np.bincount(codes, minlength=len(self.classes_))
+            self.score_ = noise.count(right, counts, self._n_parameters, stream)
 
     def _charge(self, promises: Iterable[Promise], what: str) -> Receipt:
         seeded = self.random_state is not None

@@ -54,14 +54,15 @@ class LinearClassifier(PerturbedClassifier):
         X, codes, classes, (embedding, plan) = self._read(X, y, self._plan_training)
         with one_thread():
             problem = self._problem(embedding.rows(X), codes, plan.regularization, len(classes))
-            released, self.receipt_ = self._train(plan, problem, self.model_name)
+            released, self.receipt_, stream = self._train(plan, problem, self.model_name)
         self.classes_ = classes
         self.embedding_ = embedding
         self.weights_ = problem.weights(released)
         self.coef_, self.intercept_ = embedding.coefficients(self.weights_)
         self.regularization_ = plan.regularization
         self.mechanism_ = plan.name
-        self.promises_ = plan.promises
+        self.promises_ = self._with_score(plan.promises, len(X), len(classes))
+        self._count_score(X, codes, stream)
         return self
 
     def _plan_training(self, n_rows: int, n_features: int, n_classes: int) -> tuple[Embedding, TrainingPlan]:
@@ -85,13 +86,15 @@ class LinearClassifier(PerturbedClassifier):
 
     def recompute_promises(self, n_rows: int) -> tuple[Promise, ...]:
         """Return the promises of a fitted model, computed anew from the number of rows and its parameters."""
-        return tuple(self.plan(self._constants(n_rows, len(self.classes_), self.embedding_)).promises)
+        n_classes = len(self.classes_)
+        plan = self.plan(self._constants(n_rows, n_classes, self.embedding_))
+        return self._with_score(plan.promises, n_rows, n_classes)
 
     def plan(self, constants: MeanLossConstants) -> TrainingPlan:
         """Return the mechanism that a table with these public constants will be trained by."""
         return make_linear_plan(
             constants,
-            self.privacy,
+            self._training_privacy(constants.n_rows, constants.n_classes),
             regularization=None if self.regularization is None else float(self.regularization),
             mechanism=self.mechanism,
             owner=type(self).__name__,

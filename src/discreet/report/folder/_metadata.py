@@ -345,7 +345,8 @@ def _lines(statement: ModelStatement) -> Iterator[str]:
         yield from (f"- {_text(sentence)}" for sentence in statement.quality.sentences)
         if (signal := statement.quality.signal) is not None:
             yield f"- Signal: {number(signal)} rows for each standard deviation of noise on a count."
-        yield "\n[model.html](model.html) shows the effect of each column as a picture, with its noise."
+        if statement.quality.expected is not None:
+            yield "\n[model.html](model.html) shows the effect of each column as a picture, with its noise."
     yield "\n## What is promised\n"
     yield from (f"- {_text(sentence)}" for sentence in statement.definition.sentences)
     yield f"- {_text(statement.definition.deployment)}"

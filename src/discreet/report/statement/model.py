@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet import learn
 from discreet.formatting import format_factor, number, percent, printable
+from discreet.learn.paid_score import TOO_FEW_ROWS
 from discreet.privacy import Receipt
 from discreet.privacy.receipt import installed_versions
 from discreet.report.statement.build import (
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet.learn import Learner
-    from discreet.learn.classifier import ModelScore
+    from discreet.learn.paid_score import ModelScore
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
     from discreet.schema import Schema
@@ -194,25 +195,27 @@ def predicts_target(learner: Learner) -> bool:
 
 
 def describe_quality(learner: Learner) -> ModelQuality | None:
-    """Return what a classifier says about itself, by public facts and by its paid score; None for others."""
-    if not isinstance(learner, learn.PrivateClassifier):
+    """Return what a classifier says about itself, by public facts and by its paid score.
+
+    None for a model that says nothing: one that is no default classifier and was asked for no score.
+    """
+    score: ModelScore | None = getattr(learner, "score_", None)
+    scored = [] if score is None else _score_sentences(score, learner.classes_.tolist())
+    found = None if score is None else score.to_dict()
+    if isinstance(learner, learn.PrivateClassifier):
+        if learner.paid_score is False:
+            scored = ["No score was paid for: how good the model is on its rows is not known."]
+        return ModelQuality(
+            expected=learner.status_,
+            signal=learner.signal_ if math.isfinite(learner.signal_) else None,
+            stages=learner.stages_,
+            score=found,
+            sentences=[learner.status_, *scored],
+        )
+    if getattr(learner, "paid_score", False) is False:
         return None
-    score = learner.score_
-    if score is not None:
-        sentences = [learner.status_, *_score_sentences(score, learner.classes_.tolist())]
-    elif learner.paid_score is False:
-        sentences = [
-            learner.status_,
-            "No score was paid for: how good the model is on its rows is not known.",
-        ]
-    else:
-        sentences = [learner.status_]
     return ModelQuality(
-        expected=learner.status_,
-        signal=learner.signal_ if math.isfinite(learner.signal_) else None,
-        stages=learner.stages_,
-        score=None if score is None else score.to_dict(),
-        sentences=sentences,
+        expected=None, signal=None, stages=None, score=found, sentences=scored or [TOO_FEW_ROWS]
     )
 
 

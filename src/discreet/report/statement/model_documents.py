@@ -122,21 +122,23 @@ class ModelQuality(Record):
 
     Attributes
     ----------
-    expected : str
-        What was to be expected before anything was paid for, and which stages ran.
+    expected : str or None
+        What was to be expected before anything was paid for, and which stages ran; None for models other than
+        the default classifier, which do not say so.
     signal : float or None
-        Number of rows over the noise on one count, on which the rules of the learner are; None without noise.
-    stages : int
-        How many stages ran.
+        Number of rows over the noise on one count, on which the rules of the learner are; None without noise,
+        and for other models.
+    stages : int or None
+        How many stages ran; None for other models.
     score : mapping or None
         Paid accuracy on the training rows, as ``ModelScore.to_dict`` writes it; None if there is none.
     sentences : list of str
         The same in words.
     """
 
-    expected: str
+    expected: str | None
     signal: float | None
-    stages: int
+    stages: int | None
     score: dict[str, Any] | None
     sentences: list[str]
 

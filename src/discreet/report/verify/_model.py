@@ -9,8 +9,8 @@ import numpy as np
 
 from discreet import learn
 from discreet.learn.budget_schedule import BudgetSchedule
-from discreet.learn.classifier import ModelScore
 from discreet.learn.feature_map import FeatureMap
+from discreet.learn.paid_score import ModelScore, NoisyCounts
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP, Receipt, Spending, promise_from_dict
 from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.calibration import QueryNoise
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from discreet.learn import Learner, PrivateClassifier
+    from discreet.learn import Learner
     from discreet.report.statement.model_documents import ModelStatement, Pass
     from discreet.report.verify._result import Checks
     from discreet.schema import Schema
@@ -85,48 +85,68 @@ def check_model_page(folder: Path, statement: ModelStatement, learner: Learner, 
 def check_quality(statement: ModelStatement, schema: Schema, learner: Learner, checks: Checks) -> None:
     """Check what is said about how good a model is, and that its score is about this very model."""
     true = describe_quality(learner)
-    if true is None and statement.quality is None:
+    # A score that was paid for and is not stated would be kept from readers.
+    paid = any(part.name == "score" and part.question is not None for part in statement.passes)
+    if true is None and statement.quality is None and not paid:
         return
     with checks.attempt("quality"):
         claimed = None if statement.quality is None else json_block(statement.quality)
         stated = differences(claimed, None if true is None else json_block(true), "quality")
         wrong = [describe_difference(*d) for d in stated]
-        if isinstance(learner, learn.PrivateClassifier):
-            wrong += _score_faults(statement, schema, learner)
+        faults = _score_faults if hasattr(learner, "fit_database") else _counted_score_faults
+        wrong += faults(statement, schema, learner)
         checks.settle("quality", wrong, "It follows from the model and from what was paid for.")
 
 
-def _score_faults(statement: ModelStatement, schema: Schema, model: PrivateClassifier) -> list[str]:
-    """Return where the paid score is not about the published model, or not as precise as is said."""
+def _score_faults(statement: ModelStatement, schema: Schema, model: Any) -> list[str]:
+    """Return where the score of a learner on noisy sums is not about its model, or not as precise as said."""
     passes = {part.name: part for part in statement.passes if part.question is not None}
-    score = model.score_
-    if (score is None) != ("score" not in passes):
+    score = getattr(model, "score_", None)
+    paid = "score" in passes and model.paid_score is not False
+    if paid != (score is not None):
         return ["There must be a score where one was paid for, and only there."]
     if score is None:
         return []
     target = model._database_target(schema)
     assert target is not None
     asked = aggregate_from_dict(passes["score"].question or {})
-    if asked != model._score_query(target):
+    if asked != model._count_query(target, by_class=model._by_table):
         return ["The score that was paid for is about another model than the published one."]
     rows = statement.what.rows
     if rows is None:
         return []  # Only the model knew how many rows to divide by.
     right = np.array(score.accuracy * rows if score.table is None else score.table)
-    noise = {name: _pass_sd(passes[name], schema) for name in ("classes", "score")}
-    again = ModelScore.from_answer(
-        right, noise["score"], rows, np.array([score.vote * rows]), float(np.max(noise["classes"]))
-    )
+    counts = _with_noise(right, passes["score"], schema)
+    classes = _with_noise(np.array([score.vote * rows]), passes["classes"], schema)
+    again = ModelScore.from_counts(counts, classes, rows, model._n_parameters)
+    earlier = ModelScore.from_counts(counts, classes, rows, None)
+    # A score that an earlier version published is as honest as its own rule.
+    if not list(differences(score.to_dict(), earlier.to_dict(), "score")):
+        return []
     return [describe_difference(*d) for d in differences(score.to_dict(), again.to_dict(), "score")]
 
 
-def _pass_sd(part: Pass, schema: Schema) -> Any:
-    """Return the noise on the answer of a pass, as a standard deviation, by its query and its promise."""
+def _counted_score_faults(statement: ModelStatement, schema: Schema, model: Any) -> list[str]:
+    """Return where the score of a learner on rows is not there, or not as precise as its part of epsilon."""
+    rows = statement.what.rows
+    if rows is None:
+        return ["A score of rows that were counted needs their number, which is not stated."]
+    score, noise = getattr(model, "score_", None), model._score_noise(rows, len(model.classes_))
+    if (score is None) != (noise is None):
+        return ["There must be a score where one was paid for, and only there."]
+    if score is None:
+        return []
+    again = noise.score(score.accuracy * rows, np.array([score.vote * rows]), rows, model._n_parameters)
+    return [describe_difference(*d) for d in differences(score.to_dict(), again.to_dict(), "score")]
+
+
+def _with_noise(value: Any, part: Pass, schema: Schema) -> NoisyCounts:
+    """Return counts with the noise that the query of a pass has under its promise."""
     bound = aggregate_from_dict(part.question or {}).bind(Curation.from_schema(schema), schema.neighbors)
     assert part.receipt is not None
     (promise,) = (promise_from_dict(one) for one in part.receipt["promises"])
     noise = QueryNoise.calibrate(bound, schema, privacy=promise)
-    return noise.sd(bound).reshape(bound.shape)
+    return NoisyCounts(value, noise.sd(bound).reshape(bound.shape), noise.law)
 
 
 def model_charge_faults(statement: ModelStatement) -> list[str]:
