@@ -23,7 +23,7 @@ from discreet.learn.classifier._rules import (
     make_plan,
 )
 from discreet.learn.classifier._weights import StageRows, line_places
-from discreet.learn.paid_score import ModelScore, NoisyCounts
+from discreet.learn.paid_score import ModelScore, ScoreCounts
 from discreet.ledger import Ledger
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP, gaussian_mu
@@ -384,8 +384,8 @@ def test_the_score_is_the_accuracy_on_the_rows_up_to_its_noise() -> None:
 
 def test_the_verdict_follows_a_fixed_rule() -> None:
     def score(right: float) -> ModelScore:
-        counts = NoisyCounts(np.array([600.0, 400.0]), 10.0, "gaussian")
-        return ModelScore.from_counts(NoisyCounts(right, 10.0, "gaussian"), counts, 1000.0, 64)
+        counts = ScoreCounts(np.array([600.0, 400.0]), 10.0, "gaussian")
+        return ModelScore.from_counts(ScoreCounts(right, 10.0, "gaussian"), counts, 1000.0, 64)
 
     good, poor = score(800.0), score(610.0)
     assert good.verdict == "better than naming the most common class by 12.4 to 23.7 points"

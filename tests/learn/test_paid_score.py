@@ -12,7 +12,7 @@ from scipy import special, stats
 from discreet.audit import distinguish
 from discreet.errors import BudgetExceeded, ParameterError
 from discreet.learn import METHODS, PrivateLogisticRegression, PrivateNaiveBayes, PrivatePerceptron
-from discreet.learn.paid_score import ModelScore, NoisyCounts, half_width, is_worth_asking
+from discreet.learn.paid_score import ModelScore, ScoreCounts, half_width, is_worth_asking
 from discreet.learn.perturbation.base import ScoreNoise
 from discreet.ledger import Ledger
 from discreet.noise import Stream
@@ -117,8 +117,8 @@ def test_a_number_of_rows_that_is_private_is_the_sum_of_the_classes(name: str) -
     assert model.score_.accuracy == right / counted.sum()
     # The interval has the noise of both.
     known = ModelScore.from_counts(
-        NoisyCounts(right, model.answers_["score"].sd, "gaussian"),
-        NoisyCounts(counted, model.answers_["classes"].sd, "gaussian"),
+        ScoreCounts(right, model.answers_["score"].sd, "gaussian"),
+        ScoreCounts(counted, model.answers_["classes"].sd, "gaussian"),
         float(counted.sum()),
         model._n_parameters,
     )

@@ -345,6 +345,7 @@ class PrivateID3Classifier(BinsClassifier):
         return sum(node.attribute is None for node in self.tree_.nodes) * (len(self.classes_) - 1)
 
     def _count_query(self, target: str, *, by_class: bool = False) -> TreePredictions:
+        """Return the query for the rows that the tree gets right, with its splits by column alone."""
         names = list(self.cells_.sizes)
         used = sorted({n.attribute for n in self.tree_.nodes if n.attribute is not None})
         columns = [names[attribute] for attribute in used]

@@ -28,7 +28,7 @@ from discreet.learn.paid_score import (
     SCORE_SHARE,
     VOTE_SHARE,
     ModelScore,
-    NoisyCounts,
+    ScoreCounts,
     is_worth_asking,
 )
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, NoPromise, PureDP, Receipt, promise_from_dict
@@ -397,12 +397,12 @@ class SumsClassifier(ClassifierMixin, SumsEstimator):
         total = max(float(np.sum(answer.value)), 1.0)
         # Too few rows are known only now where their number is private; what is left out is not charged.
         if schedule.sums.n_rows is not None or self._is_scored(schedule, target, total):
-            self._ask_score(schedule, target, NoisyCounts(answer.value, answer.sd, answer.law))
+            self._ask_score(schedule, target, ScoreCounts(answer.value, answer.sd, answer.law))
 
-    def _ask_score(self, schedule: BudgetSchedule, target: str, classes: NoisyCounts) -> None:
+    def _ask_score(self, schedule: BudgetSchedule, target: str, classes: ScoreCounts) -> None:
         """Ask how many rows the finished model gets right, and set the score."""
         answer = schedule.ask("score", self._count_query(target, by_class=self._by_table))
-        right = NoisyCounts(answer.value, answer.sd, answer.law)
+        right = ScoreCounts(answer.value, answer.sd, answer.law)
         self.score_ = ModelScore.from_counts(right, classes, schedule.sums.n_rows, self._n_parameters)
 
     def _local_target(self, schema: Schema, y: Any) -> tuple[Column, AnyArray] | None:

@@ -66,7 +66,7 @@ def training_allowance(error: float, n_rows: float, n_parameters: int | None) ->
     error : float
         Largest likely share of rows that the model gets wrong.
     n_rows : float
-        Number of rows.
+        Number of rows that the model was trained on.
     n_parameters : int or None
         Number of independent parameters that were fitted to them. None for the rule of earlier versions,
         ``0.01 + 15 / n``, by which a verifier reads scores that they published.
@@ -100,7 +100,7 @@ def is_worth_asking(score_sd: float, n_rows: float, law: str) -> bool:
 
 
 @dataclass(frozen=True)
-class NoisyCounts:
+class ScoreCounts:
     """Counts with noise.
 
     Attributes
@@ -148,15 +148,15 @@ class ModelScore:
 
     @classmethod
     def from_counts(
-        cls, right: NoisyCounts, classes: NoisyCounts, n_rows: float | None, n_parameters: int | None
+        cls, right: ScoreCounts, classes: ScoreCounts, n_rows: float | None, n_parameters: int | None
     ) -> ModelScore:
         """Return the score of a noisy number of right rows, or of a noisy table of classes.
 
         Parameters
         ----------
-        right : NoisyCounts
+        right : ScoreCounts
             Number of rows that are right, or a table by class and named class.
-        classes : NoisyCounts
+        classes : ScoreCounts
             Number of rows of each class.
         n_rows : float or None
             Number of rows; None if it is not public, where the sum of the classes stands for it.

@@ -38,7 +38,7 @@ from discreet.learn.classifier._weights import (
     linear_part,
 )
 from discreet.learn.feature_map import FeatureMap
-from discreet.learn.paid_score import PAID_SCORE, SCORE_SHARE, NoisyCounts
+from discreet.learn.paid_score import PAID_SCORE, SCORE_SHARE, ScoreCounts
 from discreet.privacy import PureDP
 from discreet.query import Answer, Histogram, Marginals, PredictionCounts
 from discreet.query.curation import Curation
@@ -235,7 +235,7 @@ class PrivateClassifier(AdditiveModel):
         )
         if plan.scored:
             # The totals are at least as precise as the class counts that are a part of them.
-            self._ask_score(schedule, target, NoisyCounts(totals, float(np.max(answer.sd)), answer.law))
+            self._ask_score(schedule, target, ScoreCounts(totals, float(np.max(answer.sd)), answer.law))
         return schedule
 
     def plan_fit(self, sums: CostedTable | CostModel) -> tuple[str, dict[str, float]]:

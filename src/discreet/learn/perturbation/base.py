@@ -27,7 +27,7 @@ from discreet.learn.paid_score import (
     SCORE_SHARE,
     VOTE_SHARE,
     ModelScore,
-    NoisyCounts,
+    ScoreCounts,
     is_worth_asking,
 )
 from discreet.learn.perturbation.embedding import Embedding
@@ -117,8 +117,8 @@ class ScoreNoise:
     def score(self, right: float, classes: Any, n_rows: int, n_parameters: int) -> ModelScore:
         """Return the score of noisy counts of a model with so many parameters."""
         return ModelScore.from_counts(
-            NoisyCounts(right, self.right_sd, "laplace"),
-            NoisyCounts(classes, math.sqrt(2) * self.classes, "laplace"),
+            ScoreCounts(right, self.right_sd, "laplace"),
+            ScoreCounts(classes, math.sqrt(2) * self.classes, "laplace"),
             n_rows,
             n_parameters,
         )
@@ -262,9 +262,9 @@ class PerturbedClassifier(ClassifierMixin, Learner):
         Parameters
         ----------
         plan : TrainingPlan
-            Calibrated mechanism.
+            Calibrated mechanism that trains the model.
         problem : PerturbedProblem
-            Minimized function of the rows.
+            Function of the rows that the training minimizes.
         what : str
             Name of the model on the receipt.
         """

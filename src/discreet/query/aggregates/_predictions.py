@@ -32,7 +32,7 @@ _EXPONENTIAL: Ints = np.floor(2**20 * np.exp(-np.arange(LAST_BUCKET + 1) / 2**BU
 _LARGEST_TERM = 2.0**20  # of a score; sums over all columns stay far below 2**62
 
 
-class RowScores(Protocol):
+class ClassScores(Protocol):
     """Scores of the classes of rows in a public model."""
 
     @property
@@ -111,7 +111,7 @@ class AdditiveScores:
 class PredictionPass:
     """The number of rows whose class has the largest score, or a table of classes by named classes."""
 
-    scores: RowScores
+    scores: ClassScores
     by_class: bool
 
     @property

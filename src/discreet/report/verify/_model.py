@@ -10,7 +10,7 @@ import numpy as np
 from discreet import learn
 from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.learn.feature_map import FeatureMap
-from discreet.learn.paid_score import ModelScore, NoisyCounts
+from discreet.learn.paid_score import ModelScore, ScoreCounts
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP, Receipt, Spending, promise_from_dict
 from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.calibration import QueryNoise
@@ -140,13 +140,13 @@ def _counted_score_faults(statement: ModelStatement, schema: Schema, model: Any)
     return [describe_difference(*d) for d in differences(score.to_dict(), again.to_dict(), "score")]
 
 
-def _with_noise(value: Any, part: Pass, schema: Schema) -> NoisyCounts:
+def _with_noise(value: Any, part: Pass, schema: Schema) -> ScoreCounts:
     """Return counts with the noise that the query of a pass has under its promise."""
     bound = aggregate_from_dict(part.question or {}).bind(Curation.from_schema(schema), schema.neighbors)
     assert part.receipt is not None
     (promise,) = (promise_from_dict(one) for one in part.receipt["promises"])
     noise = QueryNoise.calibrate(bound, schema, privacy=promise)
-    return NoisyCounts(value, noise.sd(bound).reshape(bound.shape), noise.law)
+    return ScoreCounts(value, noise.sd(bound).reshape(bound.shape), noise.law)
 
 
 def model_charge_faults(statement: ModelStatement) -> list[str]:
