@@ -325,6 +325,19 @@ def test_a_new_key_of_the_provider_is_found_and_strange_keys_cause_no_storm(
     assert sign_in(office)[1].status_code == 401
 
 
+def test_a_withdrawn_key_is_not_believed_for_ever(
+    office: RunningService, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert sign_in(office)[1].status_code == 303
+    provider.sign = lambda claims: jwt.encode({"alg": "RS256", "kid": key(0).kid}, claims, key(0))
+    provider.keys = [key(1)]
+    # Its number is known, so nothing but time has the keys read again.
+    assert sign_in(office)[1].status_code == 303
+    monkeypatch.setattr(oidc, "_METADATA_SECONDS", 0.0)
+    monkeypatch.setattr(oidc, "_KEYS_SECONDS", 0.0)
+    assert sign_in(office)[1].status_code == 401
+
+
 @pytest.mark.parametrize(
     "published",
     [

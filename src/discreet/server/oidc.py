@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _SECONDS = 10.0  # for all requests of one sign-in
 _MAX_BYTES = 1 << 20  # of a response
 _MAX_SIGN_INS = 16  # that wait for the provider at the same time
-_METADATA_SECONDS = 3600.0  # after which endpoints are read again
+_METADATA_SECONDS = 3600.0  # after which endpoints and keys are read again
 _KEYS_SECONDS = 30.0  # before which keys are not read again for an unknown one
 _LEEWAY = 60  # seconds by which two clocks may differ
 _MAX_AGE = 600  # seconds since an ID token was issued
@@ -263,8 +263,10 @@ class OpenIdProvider:
         algorithm, number = header.get("alg"), header.get("kid")
         if algorithm not in self._config.algorithms:
             raise SignInRefused("The ID token is signed by an algorithm that is not accepted.")
-        key = self._find_key(algorithm, number)
-        if key is None and time.monotonic() - self._keys_read >= _KEYS_SECONDS:
+        age = time.monotonic() - self._keys_read
+        # A key that the provider has withdrawn must not be believed for ever.
+        key = self._find_key(algorithm, number) if age < _METADATA_SECONDS else None
+        if key is None and age >= _KEYS_SECONDS:
             # The provider may have begun to use a new key; not read for every token, which anybody can send.
             await self._read_keys(client)
             key = self._find_key(algorithm, number)
