@@ -6,15 +6,18 @@ Loading scikit-learn takes a second of processor time, so a package must not loa
 from __future__ import annotations
 
 import sys
+from collections.abc import MutableMapping
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import LazyLoader
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
+
+Kind = TypeVar("Kind")
 
 
 def load_on_use(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
@@ -37,6 +40,45 @@ def load_on_use(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[
         return value
 
     return load
+
+
+class ClassesByName(MutableMapping[str, type[Kind]]):
+    """Classes by a name, each of which is loaded when it is first looked up.
+
+    Parameters
+    ----------
+    package : str
+        Full name of the package in whose modules the classes are.
+    homes : mapping of str to str
+        For each name, the module of the class relative to the package, a dot, and the class.
+    """
+
+    def __init__(self, package: str, homes: Mapping[str, str]) -> None:
+        self._package = package
+        self._homes: dict[str, str | type[Kind]] = dict(homes)
+
+    def __getitem__(self, name: str) -> type[Kind]:
+        home = self._homes[name]
+        if not isinstance(home, str):
+            return home
+        module, _, kind = home.rpartition(".")
+        found: type[Kind] = getattr(import_module(f"{self._package}.{module}"), kind)
+        return found
+
+    def __setitem__(self, name: str, kind: type[Kind]) -> None:
+        self._homes[name] = kind
+
+    def __delitem__(self, name: str) -> None:
+        del self._homes[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._homes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._homes)
+
+    def __len__(self) -> int:
+        return len(self._homes)
 
 
 class DeferredModules:

@@ -11,10 +11,10 @@ from scipy import special
 from discreet import Column, Schema
 from discreet.audit import _risk_measurement, measure_risk
 from discreet.audit._made_up_people import LAWS, PeopleLaw, grid_rows
-from discreet.audit._members import largest_success
 from discreet.audit._mixture import log_sum_exp
 from discreet.audit._row_risk import RowScores, tails
 from discreet.audit._table_risk import TableScores
+from discreet.audit.risk import largest_success
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, NoPromise, PureDP
 from discreet.release import (

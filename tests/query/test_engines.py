@@ -31,6 +31,7 @@ from discreet.query.aggregates import (
     TreeNode,
 )
 from discreet.query.curation import Curation
+from discreet.query.engines._arrays import ArraysEngine
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches
 from discreet.query.engines.tasks import EngineCells
@@ -61,6 +62,10 @@ CURATION = Curation.from_schema(SCHEMA)
 
 def _duckdb(_: pytest.FixtureRequest) -> Engine:
     return DuckDBEngine()
+
+
+def _arrays(_: pytest.FixtureRequest) -> Engine:
+    return ArraysEngine()
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +113,13 @@ def _in_spark(rows: dict[str, AnyArray]) -> Any:
     return session.createDataFrame(table)
 
 
-ENGINES = {"duckdb": _duckdb, "postgres": _postgres, "postgres-schema": _postgres_schema, "spark": _spark}
+ENGINES = {
+    "duckdb": _duckdb,
+    "arrays": _arrays,
+    "postgres": _postgres,
+    "postgres-schema": _postgres_schema,
+    "spark": _spark,
+}
 KINDS = [pytest.param(name, marks=pytest.mark.slow if name == "spark" else ()) for name in ENGINES]
 # pyspark warns about newer versions of pandas whenever Arrow is used.
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")

@@ -24,8 +24,8 @@ from discreet.report.folder.folder import (
     read_statement,
     write_public,
 )
-from discreet.report.folder.loading import published_batches
 from discreet.report.folder.model_files import write_answers, write_classifier
+from discreet.report.folder.published_cells import published_batches
 from discreet.report.statement.build import build_statement
 from discreet.report.statement.documents import About, Statement, Tuning
 from discreet.report.statement.table import TableSubject

@@ -27,14 +27,14 @@ from discreet.noise.stream import Stream, stream_or_fresh
 from discreet.query.dummy import rows_from_schema
 from discreet.ranks import rank_values
 from discreet.release.keystream import sampling_stream
-from discreet.release.masked.method import MaskedRelease
+from discreet.release.kinds import is_masked
 from discreet.release.synthetic.plan import LEAST_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._types import AnyArray, Bools, Floats, Ints
-    from discreet.privacy import Promise
+    from discreet.release.masked.method import MaskedRelease
     from discreet.release.synthetic import SyntheticRelease
 
 Group: TypeAlias = Literal["made-up", "rows"]
@@ -43,7 +43,6 @@ MOST_PEOPLE = 2_000
 _MOST_COMPARED = 1_000_000_000
 """Largest number of cells of people and published rows that are compared."""
 _MOST_DRAWN = 20_000
-_EPSILONS = tuple(k / 4 for k in range(81))
 """Epsilons of a promise's curve that bound an attack: each gives a true bound, and the best is taken."""
 _LEARNED = (
     "shadow models",
@@ -177,13 +176,13 @@ def attack_members(
     Shokri, Stronati, Song and Shmatikov (2017), for shadow models; Yeom, Giacomelli, Fredrikson and Jha
     (2018), for the fit of a model.
     """
-    masked = isinstance(method, MaskedRelease)
+    masked = is_masked(method)
     units = UnitRows.from_ids(ids, len(next(iter(rows.values()), ())))
     half = len(units) // 2
     if len(units.places) // 2 < 2 * LEAST_ROWS or half < LEAST_ROWS:
         return ()
     # Whose rows are published as they are needs no attack to be found.
-    if isinstance(method, MaskedRelease) and _publishes_rows(method):
+    if is_masked(method) and _publishes_rows(method):
         return ()
     stream = stream_or_fresh(stream)
     order = permutation(2 * half, stream.derive("halves"))
@@ -241,7 +240,7 @@ def attack_published(method: SyntheticRelease | MaskedRelease, n_rows: int) -> t
     ---------
     As :func:`attack_members`.
     """
-    if isinstance(method, MaskedRelease):
+    if is_masked(method):
         assert method.schema is not None
         stream = sampling_stream("attacks", method.schema.digest)
         people = rows_from_schema(method.schema, min(2 * n_rows, _MOST_DRAWN), stream.derive("people"))
@@ -264,23 +263,6 @@ def _people(n_rows: int, columns: int) -> int:
     """Return how many people of each group are attacked: fewer where rows are many or wide."""
     most = _MOST_COMPARED // (2 * n_rows * columns)
     return max(LEAST_ROWS // 2, min(n_rows // 3, MOST_PEOPLE, most))
-
-
-def largest_success(promise: Promise, others: float) -> float:
-    """Return the largest share of people in a table about whom an attack is right, from that of others.
-
-    Notes
-    -----
-    At every epsilon of the promise's curve, an attack that is right about a share b of people outside the
-    table is right about at most ``exp(epsilon) b + delta`` of those in it, and wrong about at least
-    ``exp(-epsilon) (1 - b - delta)``.
-    """
-    exchange = promise_of_exchange(promise)
-    if exchange is None:
-        return 1.0
-    # Every point of the curve is a bound of its own: the least of them holds.
-    curve = [(math.exp(epsilon), exchange.delta_at(epsilon)) for epsilon in _EPSILONS]
-    return min(min(ratio * others + delta, 1 - (1 - others - delta) / ratio) for ratio, delta in curve)
 
 
 def _learn_direction(members: Floats, others: Floats) -> Floats:

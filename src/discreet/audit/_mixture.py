@@ -38,6 +38,8 @@ def log_sum_exp(logs: Floats, axis: int, *, keepdims: bool = False) -> Floats:
     keepdims : bool
         Whether the axis stays, with length 1.
     """
+    if logs.shape[axis] == 1:
+        return logs if keepdims else logs.squeeze(axis)
     # scipy's logsumexp also takes signs, weights and complex numbers: five times slower on these arrays.
     if logs.shape[axis] <= _SHORT:
         return _add_slices(np.ascontiguousarray(np.moveaxis(logs, axis, 0)), axis, keepdims=keepdims)

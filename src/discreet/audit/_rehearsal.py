@@ -25,7 +25,7 @@ from discreet.privacy import GaussianDP, PureDP
 from discreet.query import Dependence, Marginals
 from discreet.query.curation import Curation
 from discreet.query.dummy import rows_from_schema
-from discreet.query.engines import engine_for
+from discreet.query.engines import kernel_engine_for
 from discreet.release.synthetic import regenerate
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def attack_questions(
         except DataError as problem:
             reason = f"The rehearsal on made-up rows ended early: {problem}"
             return (AuditResult(attack="none", claim=claim, verdict="not tested", reason=reason),)
-    exact = engine_for(None)
+    exact = kernel_engine_for(rows)
     exact.register(rows, Curation.from_schema(schema))
     try:
         noise = _check_noise(watched.asked, exact, claim, failure_probability)
@@ -239,7 +239,7 @@ def question_loss(question: Aggregate, answer: Answer, schema: Schema) -> float:
 
 def _count_row(row: Mapping[str, AnyArray], bound: BoundAggregate, curation: Curation) -> AnyArray:
     """Return the integers that an engine counts on a table of one row."""
-    engine = engine_for(None)
+    engine = kernel_engine_for(row)
     try:
         engine.register(row, curation)
         (integers,) = bound.wanted.run_tasks(engine, [bound.wanted])

@@ -20,7 +20,7 @@ from discreet.audit.targets import MOST_ROWS, UnitRows, plan_targets
 from discreet.errors import DataError, DiscreetWarning
 from discreet.noise import permutation
 from discreet.noise.stream import Stream, stream_or_fresh
-from discreet.release.invariant.plan import InvariantPlan, feature_matrix
+from discreet.release.kinds import is_invariant_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Bools, Floats, Ints
     from discreet.audit.targets import Target
     from discreet.release import ReleasePlan
+    from discreet.release.invariant.plan import InvariantPlan
 
 _COMPARISONS = 100_000_000
 """Largest number of cells that one attack compares."""
@@ -100,11 +101,11 @@ def attack_records(
     if n < 2:
         return ()
     stream = stream_or_fresh(stream)
-    units = UnitRows.from_ids(None if isinstance(plan, InvariantPlan) else ids, n)
+    units = UnitRows.from_ids(None if is_invariant_plan(plan) else ids, n)
     # Random order, because linkage takes the first of equally likely rows.
     units = units.take(permutation(len(units), stream.derive("order of the attacked")))
     order = units.places
-    if not isinstance(plan, InvariantPlan):
+    if not is_invariant_plan(plan):
         order = order[:MOST_ROWS]
     owners = units.owners[: len(order)]
     names = [summary.column for summary in plan.columns]
@@ -112,7 +113,7 @@ def attack_records(
     shown = {name: published[name][order] for name in names}
     fresh = stream.derive("a fresh draw")
     results: list[Reidentification | None]
-    if isinstance(plan, InvariantPlan):
+    if is_invariant_plan(plan):
         results = [score_linkage(plan, people, shown), score_membership(plan, people, fresh)]
         return tuple(x for x in results if x is not None)
     known = [t for t in plan_targets(plan) if t.channel is not None]
@@ -275,6 +276,8 @@ def published_scores(
     (array, array) or None
         None without a learner, with fewer than two rows, or where training fails.
     """
+    from discreet.release.invariant.plan import feature_matrix  # its plan has loaded the method
+
     if plan.learner is None or len(next(iter(published.values()))) < 2:
         return None
     assert plan.schema.target is not None

@@ -28,10 +28,8 @@ from discreet.noise_law import (
     SphericalLaw,
 )
 from discreet.privacy import NoPromise
-from discreet.release.invariant.plan import InvariantPlan, encoded_rows
 from discreet.release.keystream import sampling_stream
-from discreet.release.masked.method import MaskedRelease
-from discreet.release.synthetic import SyntheticRelease
+from discreet.release.kinds import is_invariant_plan, is_masked, is_synthetic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
     from discreet.audit.risk import RiskAttack
     from discreet.noise_law import Law
     from discreet.release import ReleaseMethod, ReleasePlan
+    from discreet.release.invariant.plan import InvariantPlan
 
 Scores: TypeAlias = RowScores | TableScores
 _SCREENED, _STATED = 200, 3
@@ -109,9 +108,9 @@ def measure_risk(
     facts = {name: value for name, value in method.parameters().items() if name not in ("draw", "n_records")}
     stream = sampling_stream("risk", schema.digest, method.name, facts, n_rows)
     game = Game(schema, n_rows, people, stream, LAWS if prior is None else (*LAWS, prior))
-    if isinstance(method, SyntheticRelease | MaskedRelease):
+    if is_synthetic(method) or is_masked(method):
         attacks, left_out = attack_made_tables(method, plan, game)
-    elif isinstance(plan, InvariantPlan):
+    elif is_invariant_plan(plan):
         attacks, left_out = _attack_invariants(plan, game)
     else:
         measured = _RowRisk(plan, game)
@@ -344,6 +343,8 @@ def _bound_gain(plan: ReleasePlan) -> float | None:
 
 def _attack_invariants(plan: InvariantPlan, game: Game) -> tuple[list[AttackRisk], list[str]]:
     """Attack made-up people by the score that an invariant release keeps exactly."""
+    from discreet.release.invariant.plan import encoded_rows  # its plan has loaded the method
+
     size, schema, stream = game.made_rows, game.schema, game.stream
     _, declared = LAWS[-1].draw(schema, size, stream.derive("people"))
     rows = encoded_rows(schema, declared)
@@ -373,11 +374,11 @@ def _advise(method: ReleaseMethod, plan: ReleasePlan, game: Game, risk: Risk) ->
     """Return what would lower the risk, the surest first."""
     if risk.verdict == "yes":
         return []
-    if isinstance(method, SyntheticRelease | MaskedRelease):
+    if is_synthetic(method) or is_masked(method):
         return ["Ask for a smaller epsilon."] if risk.verdict == "no" else []
     advice = [_SYNTHETIC]
     n_rows = game.n_rows
-    if risk.verdict != "no" or isinstance(plan, InvariantPlan) or n_rows is None:
+    if risk.verdict != "no" or is_invariant_plan(plan) or n_rows is None:
         return advice
     # Advice needs no narrow intervals.
     game = replace(game, people=min(game.people, _ADVISED_ON))

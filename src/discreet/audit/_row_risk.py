@@ -61,10 +61,18 @@ def binomial_tail(count: Floats, n: int, chance: Floats) -> Floats:
 
 
 def poisson_quantile(share: Floats, mean: Floats) -> Floats:
-    """Return the least number that a Poisson number exceeds with a probability of at most 1 - ``share``."""
-    found = np.ceil(special.pdtrik(share, mean))
-    below = np.maximum(found - 1, 0)
-    return np.asarray(np.where(special.pdtr(below, mean) >= share, below, found))
+    """Return the least number that a Poisson number exceeds with a probability of at most 1 - ``share``.
+
+    Notes
+    -----
+    The number of ``k`` whose probability to be reached is below ``share``, from the sums of
+    ``exp(k log(mean) - mean) / k!``; those beyond the last ``k`` are below the rounding of 1.
+    """
+    largest = float(np.max(mean, initial=0.0))
+    numbers = np.arange(math.ceil(largest + 12 * math.sqrt(largest) + 40))
+    logs = special.xlogy(numbers, mean[..., None]) - mean[..., None] - special.gammaln(numbers + 1)
+    below = np.cumsum(np.exp(logs), axis=-1) < share[..., None]
+    return np.asarray(below.sum(axis=-1), np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,38 +280,42 @@ class RowScores:
         rows = _draw_strangers(scores, self.n_rows, stream.derive("which"))
         # The person's own row, and what stands there in strangers' rows that look like it.
         people = np.arange(len(self.place))[:, None]
-        pick = np.concatenate([people * DRAWS, self._strangers(factors, rows, stream)], axis=1)
-        shown = self.published[unknown].ravel()[pick]
         look = np.concatenate([np.zeros_like(people), rows.draws], axis=1)
+        by_factor = factors.reshape(-1, factors.shape[2]).take(people * DRAWS + look, axis=0)
+        by_factor -= log_sum_exp(by_factor, 2, keepdims=True)
+        pick = np.concatenate([people * DRAWS, self._strangers(by_factor[:, 1:], stream)], axis=1)
+        shown = self.published[unknown].ravel()[pick]
         score = np.take_along_axis(scores, look, axis=1)
         # People have different numbers of such rows: places that stay empty have no weight.
         score[:, 1:][~rows.there] = -np.inf
-        by_factor = np.take_along_axis(factors, look[:, :, None], axis=1)
-        by_factor -= log_sum_exp(by_factor, 2, keepdims=True)
         own = self.given_factor[unknown].reshape(-1, by_factor.shape[2])[pick]
         # L of the whole row: the unknown cell of a stranger follows what the known ones tell about the
         # factor.
         score -= log_sum_exp(by_factor + own, axis=2)
         likelihood = np.empty(prior.shape)
         at_once = max(1, _BLOCK // (shown.shape[1] * prior.shape[1]))
+        # People with as many rows each, so that few likelihoods are computed of rows that are not there.
+        looks = 1 + rows.there.sum(axis=1)
+        order = np.argsort(looks, kind="stable")
         for start in range(0, len(shown), at_once):
-            part = slice(start, start + at_once)
-            ratio = column.log_given_states(shown[part])
-            ratio += score[part, :, None]
+            part = order[start : start + at_once]
+            most_looks = looks[part[-1]]
+            ratio = column.log_given_states(shown[part, :most_looks])
+            ratio += score[part, :most_looks, None]
             likelihood[part] = log_sum_exp(ratio, axis=1)
         posterior = update_prior(prior, likelihood, rows.others)
         return best_guess(posterior, column)[1], best_guess(prior, column)[1]
 
-    def _strangers(self, factors: Floats, rows: _Strangers, stream: Stream) -> Ints:
+    def _strangers(self, by_factor: Floats, stream: Stream) -> Ints:
         """Return the drawn rows that have the cells of strangers, whose other cells tell a hidden factor."""
-        logs = np.take_along_axis(factors, rows.draws[:, :, None], axis=1)
-        below = np.cumsum(np.exp(logs - log_sum_exp(logs, 2, keepdims=True)), axis=2)
-        pick = uniform_shares(rows.draws.size, stream.derive("factor")).reshape(rows.draws.shape)
-        place = np.minimum((pick[:, :, None] > below).sum(axis=2), logs.shape[2] - 1)
+        shape = by_factor.shape[:2]
+        below = np.cumsum(np.exp(by_factor), axis=2)
+        pick = uniform_shares(shape[0] * shape[1], stream.derive("factor")).reshape(shape)
+        place = np.minimum((pick[:, :, None] > below).sum(axis=2), by_factor.shape[2] - 1)
         of_rows = np.repeat(self.place, DRAWS)
-        found = np.empty(rows.draws.shape, np.int64)
-        at = uniform_shares(rows.draws.size, stream.derive("cell")).reshape(rows.draws.shape)
-        for z in range(logs.shape[2]):
+        found = np.empty(shape, np.int64)
+        at = uniform_shares(found.size, stream.derive("cell")).reshape(shape)
+        for z in range(by_factor.shape[2]):
             held, mine = np.flatnonzero(of_rows == z), place == z
             if not len(held):
                 held = np.arange(len(of_rows))  # nobody has this factor by chance

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.audit import _members
 from discreet.audit._made_up_people import LAWS, PEOPLE, describe_prior, grid_rows
-from discreet.audit._members import attack_members, largest_success
 from discreet.audit._mixture import Mixture, log_sum_exp
 from discreet.audit._reidentification import decide_membership
 from discreet.audit._row_risk import best_guess, log_states, mix_states, nearest_state, update_prior
-from discreet.audit.risk import AttackRisk, state_attack
+from discreet.audit.risk import AttackRisk, largest_success, state_attack
 from discreet.audit.targets import noise_covariance, plan_targets
 from discreet.formatting import percent, small_percent
 from discreet.noise_law import GaussianLaw
-from discreet.release.synthetic import SyntheticRelease
+from discreet.release.kinds import is_synthetic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from discreet.noise import Stream
     from discreet.release import ReleasePlan
     from discreet.release.masked.method import MaskedRelease
+    from discreet.release.synthetic import SyntheticRelease
     from discreet.schema import Schema
 
 MOST_ROWS = 1_500
@@ -248,7 +249,7 @@ def attack_made_tables(
 ) -> tuple[list[AttackRisk], list[str]]:
     """Attack people in tables that are made anew from made-up rows, and others."""
     size, n_rows, known = game.made_rows, game.n_rows, len(game.schema.released)
-    if isinstance(method, SyntheticRelease):
+    if is_synthetic(method):
         # Other rows from the same answers have the same risk.
         method = copy.copy(method)
         method.draw = 0
@@ -296,12 +297,16 @@ def _repeat_attacks(
     method: SyntheticRelease | MaskedRelease, rows: dict[str, AnyArray], ids: AnyArray, game: Game
 ) -> tuple[MemberComparison, ...]:
     """Attack several tables of few people each, and return the means; none where no table can be made."""
-    runs = [attack_members(method, rows, on="made-up", ids=ids, stream=game.stream.derive("attack 0"))]
+    runs = [
+        _members.attack_members(method, rows, on="made-up", ids=ids, stream=game.stream.derive("attack 0"))
+    ]
     if not runs[0]:
         return ()
     more = min(_MOST_RUNS, math.ceil(_ENOUGH / runs[0][0].n))
     for k in range(1, more):
-        again = attack_members(method, rows, on="made-up", ids=ids, stream=game.stream.derive(f"attack {k}"))
+        again = _members.attack_members(
+            method, rows, on="made-up", ids=ids, stream=game.stream.derive(f"attack {k}")
+        )
         runs += [again] if again else []
     return tuple(_mean_of(one) for one in zip(*runs, strict=True))
 

@@ -6,6 +6,7 @@ statements and reports read these two.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
@@ -30,6 +31,8 @@ _BOUNDED = 0.9
 """Largest gain that a promise may allow any attacker where the lower end of an interval decides."""
 _ALL = 0.995
 """Gain from which on it is not told apart from a whole one."""
+_EPSILONS = tuple(k / 4 for k in range(81))
+"""Points of a privacy curve at which the success of an attack is bounded."""
 DIGITS = 6
 """Decimals of the stated shares: what another processor computes is the same to these digits."""
 
@@ -52,6 +55,23 @@ def promise_of_exchange(promise: Promise) -> Promise | None:
         return promise.group(2, unit=promise.unit)
     except PromiseError:
         return None  # its delta would reach 1
+
+
+def largest_success(promise: Promise, others: float) -> float:
+    """Return the largest share of people in a table about whom an attack is right, from that of others.
+
+    Notes
+    -----
+    At every epsilon of the promise's curve, an attack that is right about a share b of people outside the
+    table is right about at most ``exp(epsilon) b + delta`` of those in it, and wrong about at least
+    ``exp(-epsilon) (1 - b - delta)``.
+    """
+    exchange = promise_of_exchange(promise)
+    if exchange is None:
+        return 1.0
+    # Every point of the curve is a bound of its own: the least of them holds.
+    curve = [(math.exp(epsilon), exchange.delta_at(epsilon)) for epsilon in _EPSILONS]
+    return min(min(ratio * others + delta, 1 - (1 - others - delta) / ratio) for ratio, delta in curve)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

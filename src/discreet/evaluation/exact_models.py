@@ -24,7 +24,7 @@ from discreet.evaluation._models import (
 )
 from discreet.learn.perturbation.mean_loss import minimize
 from discreet.release.invariant.plan import feature_matrix
-from discreet.release.masked.plan import MaskedPlan
+from discreet.release.kinds import is_masked_plan
 from discreet.report.findings import Learning
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from discreet.noise import Stream
     from discreet.release import ReleasePlan
     from discreet.release.invariant.plan import InvariantPlan
+    from discreet.release.masked.plan import MaskedPlan
     from discreet.schema import Schema
 
 SAME = 1e-4
@@ -201,7 +202,7 @@ def masked_meter(
     """
 
     def meter(plan: ReleasePlan, factor: float) -> float | None:
-        assert isinstance(plan, MaskedPlan)
+        assert is_masked_plan(plan)
         task = PredictionTask.from_column(plan.target)
         try:
             weights = plan.train(rows, stream.derive("what if"), sample=True)

@@ -24,9 +24,7 @@ from discreet.evaluation.exact_models import check_invariant_model, masked_meter
 from discreet.evaluation.noise_aware import AwareModel, AwareRows
 from discreet.noise import permutation
 from discreet.noise_law import Clear, ResponseLaw
-from discreet.release.coarse import CoarsePlan
-from discreet.release.invariant.plan import InvariantPlan
-from discreet.release.masked.plan import MaskedPlan
+from discreet.release.kinds import is_coarse_plan, is_invariant_plan, is_masked_plan
 from discreet.report.findings import Learning, Score
 
 if TYPE_CHECKING:
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from discreet.evaluation._models import Model
     from discreet.noise import Stream
     from discreet.release import ReleasePlan
+    from discreet.release.invariant.plan import InvariantPlan
     from discreet.schema import Schema
 
     Rows = Mapping[str, AnyArray]
@@ -158,7 +157,7 @@ def measure_learning(
     task = PredictionTask.from_column(schema.column(schema.target))
     if reason := _obstacle(schema, n):
         return _empty_result(task, reason)
-    if isinstance(plan, InvariantPlan) and (plan.learner is None or plan.learner.unique):
+    if is_invariant_plan(plan) and (plan.learner is None or plan.learner.unique):
         return check_invariant_model(schema, rows, published, plan)
     deadline = time.monotonic() + seconds
     run = LearningRun(schema, rows, stream)
@@ -242,7 +241,7 @@ def accuracy_meter(
 
     def meter(plan: ReleasePlan, factor: float) -> float | None:
         nonlocal spent
-        if isinstance(plan, InvariantPlan):
+        if is_invariant_plan(plan):
             # The model does not depend on the amount of noise, so it is fitted once.
             if not exact:
                 exact.append(_invariant_score(schema, rows, plan))
@@ -254,7 +253,7 @@ def accuracy_meter(
         if factor != 1 or noised is None:
             noised, places = plan.noise(true_rows, stream.derive("what if")), all_places
         value = accuracy_or_r2(run.fit(noised, places[: len(run.train)]).predict(X), y, run.task)
-        if isinstance(plan, CoarsePlan):
+        if is_coarse_plan(plan):
             # Most cells are not shown, so a model that ignores the law says little about the release.
             moments = AwareRows(plan, len(places), stream.derive("aware"))
             moments.see({name: values[places] for name, values in noised.items()})
@@ -271,7 +270,7 @@ def choose_meter(
     plan: ReleasePlan, rows: Rows, *, stream: Stream, published: Rows | None = None, seconds: float = 6.0
 ) -> Callable[[ReleasePlan, float], float | None]:
     """Return :func:`accuracy_meter`, or :func:`masked_meter` for a masked release."""
-    if isinstance(plan, MaskedPlan):
+    if is_masked_plan(plan):
         return masked_meter(rows, stream=stream)
     return accuracy_meter(plan.schema, rows, stream=stream, published=published, seconds=seconds)
 

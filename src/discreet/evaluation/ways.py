@@ -427,8 +427,6 @@ def _publish_masked(rows: ComparedRows, n_rows: int, privacy: PureDP | ApproxDP)
 
 def _publish_model(rows: ComparedRows, n_rows: int, privacy: PureDP | ApproxDP) -> Outcome:
     """Return the accuracy of the classifier that needs no choices."""
-    from discreet.learn import PrivateClassifier
-
     if rows.schema.target is None:
         raise ParameterError("A model predicts a target, and none is declared.")
     if rows.task is None or not rows.task.n_classes:
@@ -436,6 +434,8 @@ def _publish_model(rows: ComparedRows, n_rows: int, privacy: PureDP | ApproxDP) 
             f"The default model predicts classes, and {rows.schema.target} is a number. Try `discreet learn "
             "--model ridge`."
         )
+    from discreet.learn import PrivateClassifier  # loaded here, since it loads scikit-learn
+
     model = PrivateClassifier(privacy=privacy, schema=rows.schema, paid_score=False, random_state=rows.seed)
     with Database(rows.as_table(), schema=rows.schema, random_state=rows.seed) as database:
         model.fit_database(database)

@@ -37,7 +37,7 @@ from discreet.noise_law import (
 )
 from discreet.privacy import ApproxDP, PureDP, Spending
 from discreet.release.gaussian import GaussianNumbers, GaussianRelease
-from discreet.release.invariant.plan import InvariantPlan
+from discreet.release.kinds import is_invariant_plan
 from discreet.release.table import TablePlan
 from discreet.report.findings import WhatIf
 
@@ -129,7 +129,7 @@ def what_if(
 
 def _is_scalable(plan: ReleasePlan) -> bool:
     """Return whether the amount of noise of a plan can be changed."""
-    return not isinstance(plan, InvariantPlan) or plan.learner is not None
+    return not is_invariant_plan(plan) or plan.learner is not None
 
 
 def _entry(

@@ -21,8 +21,8 @@ from discreet.pipeline._stages import READABLE, check_every_cell
 from discreet.pipeline.methods import check_floors
 from discreet.pipeline.sources import describe_source, resolve_source
 from discreet.query.unit_rows import count_used_rows
+from discreet.release.kinds import is_synthetic
 from discreet.release.spark import PartitionedTable
-from discreet.release.synthetic import SyntheticRelease
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def used_length(source: Any, method: ReleaseMethod, schema: Schema, n_rows: int)
     A synthetic release asks about curated rows, of which each unit has at most ``max_rows_per_unit``; other
     methods read all rows and publish fewer.
     """
-    if not isinstance(method, SyntheticRelease) or schema.id_column is None:
+    if not is_synthetic(method) or schema.id_column is None:
         return n_rows
     with open_table(source, schema=schema) as table:
         return count_used_rows(table, schema)
@@ -153,7 +153,7 @@ def attack_plan(
     guesses = attack_prior(
         plan, n=n_records, progress=lambda done, total: report.progress(0.9 * done / total)
     )
-    if isinstance(method, SyntheticRelease):
+    if is_synthetic(method):
         assert method.schema is not None
         audits = attack_questions(method, public_length(method.schema, n_rows))
     else:
@@ -169,7 +169,7 @@ def attack_plan(
         )
     floors = len({guess.column for guess in guesses if guess.verdict == "holds"})
     others = len({str(audit.claim) for audit in audits if audit.verdict == "holds"})
-    if isinstance(method, SyntheticRelease) and others:
+    if is_synthetic(method) and others:
         report("rehearsed on made-up rows: the noise is as large as promised")
     elif floors + others:
         proven = f"{count_noun(floors, 'floor')} and {count_noun(others, 'promise')}"

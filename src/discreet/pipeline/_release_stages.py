@@ -24,10 +24,8 @@ from discreet.formatting import count_noun
 from discreet.noise import Stream
 from discreet.noise_law import SampledLaw
 from discreet.privacy import ApproxDP
-from discreet.release.masked.method import MaskedRelease
-from discreet.release.masked.plan import MaskedPlan
-from discreet.release.synthetic import SyntheticRelease
-from discreet.report.folder.loading import ATTACKED_ROWS, published_batches
+from discreet.release.kinds import is_masked, is_masked_plan, is_synthetic
+from discreet.report.folder.published_cells import ATTACKED_ROWS, published_batches
 from discreet.report.noisy_tables import read_tables
 from discreet.report.statement.build import USUAL_DELTA
 from discreet.tables import open_table
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from discreet.evaluation.noise_aware import AwareRows
     from discreet.ledger import Ledger
     from discreet.pipeline._stages import StageReport
-    from discreet.release import Publication, ReleaseMethod, ReleasePlan
+    from discreet.release import Publication, ReleaseMethod, ReleasePlan, SyntheticRelease
     from discreet.report.findings import Learning, WhatIf
     from discreet.schema import Schema
 
@@ -117,7 +115,7 @@ def describe_charge(method: ReleaseMethod, publication: Publication, ledger: Led
     # The address of a server may hold a password.
     place = "the ledger" if "://" in ledger.url else Path(ledger.url).name
     if earlier:
-        assert isinstance(method, SyntheticRelease)
+        assert is_synthetic(method)
         paid = sum(question["earlier"] for question in method.tables_["questions"])
         count = len(earlier) + 1
         if paid == count:
@@ -164,8 +162,8 @@ def measure_worth(
     """
     stream = Stream()
     learning: Learning | None
-    if isinstance(plan, MaskedPlan):
-        assert isinstance(method, MaskedRelease)
+    if is_masked_plan(plan):
+        assert is_masked(method)
         assert method.model_ is not None
         learning = check_masked_model(plan, pairs.rows, method.model_)
     else:
@@ -238,16 +236,16 @@ def attack_made_up_people(
     method: ReleaseMethod, plan: ReleasePlan, n_rows: int
 ) -> tuple[MemberComparison, ...]:
     """Attack tables made anew from made-up people; empty where published rows are those of real ones."""
-    if isinstance(method, SyntheticRelease):
+    if is_synthetic(method):
         return attack_published(method, n_rows)
-    if isinstance(method, MaskedRelease) and isinstance(plan, MaskedPlan):
+    if is_masked(method) and is_masked_plan(plan):
         return attack_published(method, plan.n_rows)
     return ()
 
 
 def attack_real_people(method: ReleaseMethod, pairs: PairedSample) -> tuple[MemberComparison, ...]:
     """Attack tables made anew from halves of a sample of real rows; for the curator alone."""
-    if not isinstance(method, SyntheticRelease | MaskedRelease):
+    if not (is_synthetic(method) or is_masked(method)):
         return ()
     return attack_members(method, pairs.rows, on="rows", ids=pairs.ids)
 

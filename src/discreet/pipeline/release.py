@@ -38,7 +38,7 @@ from discreet.pipeline.result import Published, build_notes, build_rows, select_
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.pipeline.table_registry import open_charged_ledger
 from discreet.query.interface import PrivateTable
-from discreet.release import SyntheticRelease
+from discreet.release.kinds import is_synthetic
 from discreet.release.readable import readable_columns, write_readable
 from discreet.report.findings import Findings, WhatIf
 from discreet.report.folder.folder import (
@@ -189,7 +189,7 @@ def publish(
     texts = parse_about(output.about)
     table_ledger = open_charged_ledger(source, declared, ledger, new_ledger=run.new_ledger)
     releasing = resolve_method(method, schema=declared, privacy=promise, ledger=table_ledger, **options)
-    if spark is not None and isinstance(releasing, SyntheticRelease):
+    if spark is not None and is_synthetic(releasing):
         check_answers_alone(spark, output.escrow)
         with (
             close_ledger(table_ledger, ledger),
@@ -296,7 +296,7 @@ def publish(
             date_files(public, statement.what.created)
             columns: dict[str, Any] = {}
             with report.optional("comparisons of columns"):
-                if isinstance(releasing, SyntheticRelease):
+                if is_synthetic(releasing):
                     columns = _release_stages.compare_tables(releasing, table, declared, plan, public / DATA)
                 else:
                     columns = _release_stages.compare_rows(pairs, plan)

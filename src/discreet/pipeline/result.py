@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.formatting import count_noun, list_names, plain_number
 from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, PureDP
 from discreet.privacy.calibration import gaussian_epsilon, response_epsilon
-from discreet.release.coarse import CoarsePlan
+from discreet.release.kinds import is_coarse_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from discreet.audit import Guess, Risk
     from discreet.privacy import Promise, Receipt
     from discreet.release import ColumnSummary, ReleasePlan
+    from discreet.release.coarse import CoarsePlan
     from discreet.report.findings import Findings
     from discreet.report.statement.documents import Definition, Numbers, Statement
 
@@ -218,7 +219,7 @@ def _split(plan: ReleasePlan, privacy: ApproxDP | PureDP) -> list[str]:
         if isinstance(promise, GaussianDP) and isinstance(privacy, ApproxDP):
             epsilon = gaussian_epsilon(promise.mu, privacy.delta)
             parts.append(f"{list_names(promise.covers)} together {_up(epsilon)} (mu {_up(promise.mu)})")
-    if isinstance(plan, CoarsePlan):
+    if is_coarse_plan(plan):
         return [*parts, *_split_of_cells(plan)]
     for done in plan.columns:
         if done.epsilon is not None:

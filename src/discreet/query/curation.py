@@ -29,7 +29,6 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from sqlglot import exp
 
 from discreet.arguments import nearest
 from discreet.errors import ParameterError, SchemaError
@@ -294,6 +293,8 @@ class Curation:
 
     def unit_sql(self) -> Tree:
         """Return the SQL of a 64-bit integer for the unit of a row, 0 if the row has no id."""
+        from sqlglot import exp  # loaded here: rows are also curated without an engine
+
         assert self.has_units
         if not self.ids:
             return exp.column(_UNIT)
@@ -332,6 +333,8 @@ class Curation:
 
     def sql_column(self, name: str) -> Tree:
         """Return the SQL column of exact cells of a declared column, or the flag ``<column>_missing``."""
+        from sqlglot import exp  # as above
+
         if name not in self._index:
             for column in self.columns:
                 declared = self.schema.column(column.name)

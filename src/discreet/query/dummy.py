@@ -8,12 +8,12 @@ import numpy as np
 
 from discreet.errors import ParameterError
 from discreet.noise import Stream, uniform_integers
-from discreet.query.frames import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet._types import AnyArray, Floats
+    from discreet.query.frames import Frame
     from discreet.schema import Column, Schema
 
 MOST_IN_RULE = 5
@@ -154,6 +154,8 @@ def dummy_rows(schema: Schema, n: int, seed: int) -> dict[str, list[Any]]:
 
 def dummy_frame(schema: Schema, rows: Mapping[str, Sequence[Any]]) -> Frame:
     """Return dummy rows as a frame, with dates and datetimes in place of their texts."""
+    from discreet.query.frames import Frame  # loaded here, since it is for notebooks
+
     kinds = {column.name: type(column.lower) for column in schema.columns if column.is_calendar}
     return Frame({name: _to_moments(cells, kinds.get(name)) for name, cells in rows.items()})
 

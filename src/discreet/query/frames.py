@@ -156,7 +156,7 @@ def import_frames(name: str) -> Any:
 
 class _FrozenModel(BaseModel):
     # A newer service may send more fields than are known here; a field that is missing is an error.
-    model_config = ConfigDict(frozen=True, extra="ignore", arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", arbitrary_types_allowed=True, defer_build=True)
 
 
 class Amounts(_FrozenModel):

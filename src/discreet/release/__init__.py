@@ -12,33 +12,42 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
-from discreet.release._bounded import BoundedRelease
-from discreet.release._input_perturbation import InputPerturbation
-from discreet.release._laplace import LaplaceRelease
-from discreet.release.base import ReleaseMethod
-from discreet.release.coarse import CoarseRelease
-from discreet.release.gaussian import GaussianRelease
-from discreet.release.invariant import InvariantRelease
-from discreet.release.masked import MaskedRelease
-from discreet.release.publication import ColumnSummary, Publication, Release, ReleasePlan, published_schema
-from discreet.release.synthetic import SyntheticRelease
+from discreet.lazy_names import ClassesByName, load_on_use
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, MutableMapping
 
-METHODS: dict[str, type[ReleaseMethod]] = {
-    method.name: method
-    for method in (
-        BoundedRelease,
-        CoarseRelease,
-        GaussianRelease,
-        InputPerturbation,
-        InvariantRelease,
-        LaplaceRelease,
-        MaskedRelease,
-        SyntheticRelease,
+    from discreet.release._bounded import BoundedRelease
+    from discreet.release._input_perturbation import InputPerturbation
+    from discreet.release._laplace import LaplaceRelease
+    from discreet.release.base import ReleaseMethod
+    from discreet.release.coarse import CoarseRelease
+    from discreet.release.gaussian import GaussianRelease
+    from discreet.release.invariant import InvariantRelease
+    from discreet.release.masked import MaskedRelease
+    from discreet.release.publication import (
+        ColumnSummary,
+        Publication,
+        Release,
+        ReleasePlan,
+        published_schema,
     )
-}
+    from discreet.release.synthetic import SyntheticRelease
+
+METHODS: MutableMapping[str, type[ReleaseMethod]] = ClassesByName(
+    __name__,
+    {
+        "bounded": "_bounded.BoundedRelease",
+        "coarse": "coarse.CoarseRelease",
+        "gaussian": "gaussian.GaussianRelease",
+        "input-perturbation": "_input_perturbation.InputPerturbation",
+        "invariant": "invariant.InvariantRelease",
+        "laplace": "_laplace.LaplaceRelease",
+        "masked": "masked.MaskedRelease",
+        "synthetic": "synthetic.SyntheticRelease",
+    },
+)
+"""All methods by their names."""
 
 
 def method_from_dict(values: Mapping[str, Any], **common: Any) -> ReleaseMethod:
@@ -56,7 +65,7 @@ def method_from_dict(values: Mapping[str, Any], **common: Any) -> ReleaseMethod:
     ReleaseMethod
     """
     name = values.get("name")
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         raise ParameterError(
             f"The name of a method must be one of {', '.join(sorted(METHODS))}, was {name!r}."
         )
@@ -81,3 +90,19 @@ __all__ = [
     "method_from_dict",
     "published_schema",
 ]
+
+__getattr__ = load_on_use(
+    __name__,
+    {
+        "_bounded": ["BoundedRelease"],
+        "_input_perturbation": ["InputPerturbation"],
+        "_laplace": ["LaplaceRelease"],
+        "base": ["ReleaseMethod"],
+        "coarse": ["CoarseRelease"],
+        "gaussian": ["GaussianRelease"],
+        "invariant": ["InvariantRelease"],
+        "masked": ["MaskedRelease"],
+        "publication": ["ColumnSummary", "Publication", "Release", "ReleasePlan", "published_schema"],
+        "synthetic": ["SyntheticRelease"],
+    },
+)

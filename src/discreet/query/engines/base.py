@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -430,3 +431,12 @@ def engine_for(source: Any) -> Engine:
     from discreet.query.engines._duckdb import DuckDBEngine
 
     return DuckDBEngine()
+
+
+def kernel_engine_for(source: Any) -> Engine:
+    """Return a new engine for a source about which mostly kernels are asked: arrays, if it is small."""
+    if isinstance(source, Mapping) and len(next(iter(source.values()), ())) <= ROWS:
+        from discreet.query.engines._arrays import ArraysEngine
+
+        return ArraysEngine()
+    return engine_for(source)

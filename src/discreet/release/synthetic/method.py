@@ -14,7 +14,7 @@ from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 from discreet.privacy.budget_split import BudgetSplit
 from discreet.query import Database
 from discreet.query.curation import Curation
-from discreet.query.engines import engine_for
+from discreet.query.engines import kernel_engine_for
 from discreet.query.execution import QueryExecutor
 from discreet.query.unit_rows import check_matrix_allowed
 from discreet.release._rows import is_matrix, read_matrix
@@ -260,7 +260,13 @@ class SyntheticRelease(ReleaseMethod):
                 "y of SyntheticRelease.release must be left out unless X is a matrix. A table holds its "
                 "target as a column."
             )
-        with Database(source, schema=schema, ledger=self.ledger, random_state=self.random_state) as database:
+        with Database(
+            source,
+            schema=schema,
+            ledger=self.ledger,
+            engine=kernel_engine_for(source),
+            random_state=self.random_state,
+        ) as database:
             return self._make(database, counted=self.ledger is not None, public=source)
 
     def publish(
@@ -378,7 +384,7 @@ class SyntheticRelease(ReleaseMethod):
             Salt that decides which rows are kept of a unit that has too many; empty where every row is one.
         """
         curation = Curation.from_schema(self._require_schema())
-        engine = engine_for(source)
+        engine = kernel_engine_for(source)
         try:
             engine.register(source, curation, salt=rows_salt)
             ledger = Ledger.open(":memory:") if self.ledger is None else self.ledger

@@ -13,11 +13,10 @@ import numpy as np
 
 from discreet.arguments import checked_arguments
 from discreet.errors import DataError, ParameterError, SourceError
-from discreet.learn.noise_aware.rows import read_rows
 from discreet.noise_law import ColumnLaw, NoiseLaw, SampledLaw, law_from_dict
 from discreet.release import method_from_dict
 from discreet.release.publication import decode_cells
-from discreet.release.statistics import ReleaseStatistics, RowStatistics, TableStatistics
+from discreet.release.statistics import ReleaseStatistics
 from discreet.report.folder.folder import (
     DATA,
     STATEMENT,
@@ -29,22 +28,16 @@ from discreet.report.folder.folder import (
     read_statement,
     read_sums,
 )
-from discreet.schema import Column, Schema, unclipped_column
-from discreet.schema.column import unbounded_calendar
-from discreet.tables import Table, open_table
-from discreet.tables.files import ParquetSource
+from discreet.schema import Column, Schema
+from discreet.tables import open_table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from discreet._types import AnyArray
     from discreet.release.statistics.interface import By, StatisticResult
     from discreet.report.statement.documents import ColumnNumbers, Statement
-
-
-ATTACKED_ROWS = 20_000
-"""Number of rows, the first of the file, that the public attacks use."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +93,8 @@ class PublishedTable(ReleaseStatistics):
     @cached_property
     def statistics(self) -> ReleaseStatistics:
         """Statistics with intervals, from published tables of counts or from rows with noise."""
+        from discreet.release.statistics import RowStatistics, TableStatistics  # loaded where they are used
+
         tables = self.path.parent / TABLES
         if not tables.is_file():
             return RowStatistics(self.noise_law, self._read_cells)
@@ -111,6 +106,8 @@ class PublishedTable(ReleaseStatistics):
 
     def _read_cells(self) -> dict[str, AnyArray]:
         """Return all published columns: numbers, or positions of levels in their lists."""
+        from discreet.learn.noise_aware.rows import read_rows  # loaded here: a check reads no rows by it
+
         columns = self.noise_law.columns
         batches = list(read_rows(self.path, columns, "load_release"))
         return {c.name: np.concatenate([batch[c.name] for batch in batches]) for c in columns}
@@ -273,48 +270,3 @@ def _decode_levels(cells: AnyArray, column: ColumnLaw) -> AnyArray:
     lookup[:] = words
     levels = lookup[cells]
     return levels if None in words else levels.astype(np.array(words).dtype)
-
-
-def published_batches(path: Path, schema: Schema, *, typed: bool = False) -> Iterator[dict[str, AnyArray]]:
-    """Yield the batches of a published file exactly as written: no cell is clipped or replaced.
-
-    Parameters
-    ----------
-    path : Path
-        Published Parquet file that is read.
-    schema : Schema
-        Schema of the published table, as a plan has it.
-    typed : bool
-        Whether all columns have their declared types, as ``ReleasePlan.typed`` says.
-
-    Yields
-    ------
-    dict of str to array
-        Columns of a batch by name: numbers, codes of levels, steps since the declared lower bound.
-    """
-    wide = Schema(columns=[_unbounded_column(column, typed) for column in schema.plain.released])
-    shifts = {
-        column.name: float(wide.column(column.name).count_steps(np.array([column.lower], "M8[us]"))[0])
-        for column in schema.released
-        if _holds_moments(column, typed)
-    }
-    with Table(ParquetSource(path)) as table:
-        for batch in table.batches(wide):
-            yield {
-                name: values - shifts[name] if name in shifts else values for name, values in batch.items()
-            }
-
-
-def _holds_moments(column: Column, typed: bool) -> bool:
-    """Return whether a published column holds dates or datetimes, and not steps as plain numbers."""
-    return column.is_calendar and (typed or column.role == "public")
-
-
-def _unbounded_column(column: Column, typed: bool) -> Column:
-    """Return a column under which any cell can be read, also those out of bounds."""
-    if column.is_category:
-        plain = tuple(level for level in column.levels if level is not None)
-        return Column(column.name, values=plain, closed=True, required=False)
-    if _holds_moments(column, typed):
-        return unbounded_calendar(column.name, column.step, required=column.required)
-    return unclipped_column(column.name, required=column.required)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from discreet.errors import ParameterError, SourceError
-from discreet.release import MaskedRelease, SyntheticRelease
+from discreet.release.kinds import is_masked, is_synthetic
 from discreet.report.folder.folder import CLASSIFIER, DEPENDENCES, PRIOR, TABLES, read_bytes
 from discreet.report.statement.documents import read_json
 
@@ -117,7 +117,7 @@ def write_classifier(folder: Path, method: ReleaseMethod, schema: Schema) -> Non
     ---------
     docs/explanation/theorems/masked-existence.md
     """
-    if not isinstance(method, MaskedRelease) or method.model_ is None:
+    if not is_masked(method) or method.model_ is None:
         return
     assert method.regularization_ is not None
     classifier = Classifier(
@@ -142,7 +142,7 @@ def write_answers(folder: Path, method: ReleaseMethod) -> None:
     -------
     Answers that were paid for, and what follows from them.
     """
-    if isinstance(method, SyntheticRelease):
+    if is_synthetic(method):
         for name, content in ((TABLES, method.tables_), (DEPENDENCES, method.model_)):
             (folder / name).write_bytes(write_compact_json(content).encode("utf-8"))
 

@@ -66,7 +66,7 @@ def _no_constant(text: str) -> NoReturn:
 class Record(BaseModel):
     """A frozen record; unknown keys are errors, numbers are finite."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class Document(Record):

@@ -19,8 +19,8 @@ from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.calibration import QueryNoise
 from discreet.query.curation import Curation
 from discreet.release import method_from_dict
+from discreet.release.kinds import is_synthetic
 from discreet.release.publication import published_fields
-from discreet.release.synthetic import SyntheticRelease
 from discreet.release.synthetic.repetition import repeat_release
 from discreet.report.folder.folder import DATA, DEPENDENCES, TABLES, read_bytes
 from discreet.report.folder.model_files import write_compact_json
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from discreet._types import Floats
     from discreet.release import ReleaseMethod
+    from discreet.release.synthetic import SyntheticRelease
     from discreet.report.statement.documents import Statement
     from discreet.report.verify._result import Checks
     from discreet.schema import Schema
@@ -89,7 +90,7 @@ def check_answers(
         Answers with their receipts; None for other methods, or if they cannot be read.
     """
     there = [name for name in _FILES if (folder / name).exists()]
-    if not isinstance(method, SyntheticRelease):
+    if not is_synthetic(method):
         if there:
             checks.add("answers", "failed", f"{there[0]} is no file of a release by this method.")
         return None
@@ -205,7 +206,7 @@ def _check_rows(
         stated = method.n_records or record.document["rows"]
         given = method.parameters() | ({} if stated == there else {"n_records": there})
         sized = method_from_dict({"name": method.name, "parameters": given}, schema=schema)
-        assert isinstance(sized, SyntheticRelease)
+        assert is_synthetic(sized)
         again, table = repeat_release(sized, record.document, folder / DATA)
         record.repeated, method.sampling_seed_ = again, again.sampling_seed_
         wrong = [

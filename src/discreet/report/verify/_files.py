@@ -39,7 +39,7 @@ from discreet.report.folder.folder import (
     read_sums,
     sums_text,
 )
-from discreet.report.folder.loading import published_batches
+from discreet.report.folder.published_cells import published_batches
 from discreet.report.statement.documents import Statement
 from discreet.report.statement.model_documents import ModelStatement
 from discreet.tables import write_table

@@ -34,7 +34,6 @@ from discreet.noise_law import (
     SampledLaw,
     SphericalLaw,
 )
-from discreet.release.masked.encoding import apportion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -306,6 +305,8 @@ class CountTest(ColumnTest):
 
     def faults(self, u: float) -> list[str]:
         """Return a fault if the counts are not those of the public shares."""
+        from discreet.release.masked.encoding import apportion  # loaded here, for masked rows alone
+
         if (self._counts == apportion(self._shares, int(self._counts.sum()))).all():
             return []
         return [f"Column {self.column!r}: its counts are not those of the public shares."]

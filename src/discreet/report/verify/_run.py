@@ -9,30 +9,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from discreet import audit
 from discreet.arguments import checked_arguments
-from discreet.audit import attack_file, attack_published
 from discreet.errors import DiscreetWarning, ParameterError
 from discreet.noise import Stream
 from discreet.noise_law import InvariantLaw, MaskedLaw
 from discreet.privacy import Receipt
-from discreet.release import MaskedRelease, SyntheticRelease
-from discreet.release.masked.plan import MaskedPlan
+from discreet.release.kinds import is_masked, is_masked_plan, is_synthetic
 from discreet.report.folder.folder import (
     DATA,
+    DEPENDENCES,
     MODEL_FILES,
     TABLE_FILES,
+    TABLES,
     FolderFiles,
     find_folder,
     holds_model,
 )
 from discreet.report.statement.documents import Statement
 from discreet.report.statement.model_documents import ModelStatement
-from discreet.report.verify._answers import (
-    AnswerRecord,
-    add_unchecked_noise_of_answers,
-    check_answers,
-    check_noise_again,
-)
+from discreet.report.verify import _answers, _model
 from discreet.report.verify._files import (
     check_container,
     check_derived,
@@ -43,18 +39,6 @@ from discreet.report.verify._files import (
     read_written_statement,
 )
 from discreet.report.verify._ledger import check_ledger
-from discreet.report.verify._model import (
-    add_unchecked_of_model,
-    check_model_card,
-    check_model_claims,
-    check_model_file,
-    check_model_page,
-    check_promise,
-    check_quality,
-    fitted_receipts,
-    model_charge_faults,
-    model_schema_faults,
-)
 from discreet.report.verify._parts import PublishedParts
 from discreet.report.verify._result import Checks, Verification
 from discreet.report.verify.cells import check_classifier, check_data, first_difference
@@ -244,7 +228,7 @@ class _TableVerifier(_Verifier[Statement]):
     source: Any
     method: ReleaseMethod = field(init=False)
     plan: ReleasePlan = field(init=False)
-    answers: AnswerRecord | None = field(init=False)
+    answers: _answers.AnswerRecord | None = field(init=False)
 
     def read_statement(self) -> Statement | None:
         return read_written_statement(self.folder, self.checks, Statement)
@@ -286,7 +270,11 @@ class _TableVerifier(_Verifier[Statement]):
 
     def _check_answers(self) -> bool:
         """Check the answers of a method that asks questions; without them nothing else can be checked."""
-        self.answers = check_answers(self.folder, self.statement, self.schema, self.method, self.checks)
+        self.answers = None
+        if is_synthetic(self.method) or any((self.folder / name).exists() for name in (TABLES, DEPENDENCES)):
+            self.answers = _answers.check_answers(
+                self.folder, self.statement, self.schema, self.method, self.checks
+            )
         return self.answers is not None or not self.method.asks_questions
 
     def _check_claims(self) -> None:
@@ -314,14 +302,14 @@ class _TableVerifier(_Verifier[Statement]):
     def _check_attacks(self, rows: dict[str, AnyArray]) -> None:
         """Check that the attacks that anyone can run, run again, give the stated results."""
         with self.checks.attempt("attacks"):
-            results = [{**guess.to_dict(), "seconds": 0.0} for guess in attack_file(self.plan, rows)]
+            results = [{**guess.to_dict(), "seconds": 0.0} for guess in audit.attack_file(self.plan, rows)]
             stated = any(one.get("on") == "made-up" for one in self.statement.attacks)
             repeated = None if self.answers is None else self.answers.repeated
             made_up: tuple[MemberComparison, ...] = ()
             if stated and repeated is not None:
-                made_up = attack_published(repeated, self.statement.what.rows_published)
-            elif stated and isinstance(self.method, MaskedRelease) and isinstance(self.plan, MaskedPlan):
-                made_up = attack_published(self.method, self.plan.n_rows)
+                made_up = audit.attack_published(repeated, self.statement.what.rows_published)
+            elif stated and is_masked(self.method) and is_masked_plan(self.plan):
+                made_up = audit.attack_published(self.method, self.plan.n_rows)
             results += [one.to_dict() for one in made_up]
             changes = [at for at, *_ in differences(self.statement.attacks, results, "attacks")]
             wrong = [f"Run again, an attack on this file gives something else ({at})." for at in changes[:1]]
@@ -330,11 +318,11 @@ class _TableVerifier(_Verifier[Statement]):
 
     def _check_noise(self) -> None:
         """Check the noise by a replay under the key; without one, say what that leaves open."""
-        if self.answers is not None and isinstance(self.method, SyntheticRelease):
+        if self.answers is not None and is_synthetic(self.method):
             if self.key is None:
-                add_unchecked_noise_of_answers(self.statement, self.checks)
+                _answers.add_unchecked_noise_of_answers(self.statement, self.checks)
             else:
-                check_noise_again(
+                _answers.check_noise_again(
                     self.statement, self.method, self.answers, self.key, self.source, self.checks
                 )
         elif self.key is not None:
@@ -384,7 +372,7 @@ class _ModelVerifier(_Verifier[ModelStatement]):
         )
 
     def _check_card(self) -> None:
-        check_model_card(self.folder, self.statement, self.checks)
+        _model.check_model_card(self.folder, self.statement, self.checks)
 
     def _check_schema(self) -> bool:
         """Check the declared schema and keep it for later checks."""
@@ -392,8 +380,8 @@ class _ModelVerifier(_Verifier[ModelStatement]):
         schema = check_schema(
             statement,
             self.checks,
-            lambda _: model_charge_faults(statement),
-            lambda declared: model_schema_faults(statement, declared),
+            lambda _: _model.model_charge_faults(statement),
+            lambda declared: _model.model_schema_faults(statement, declared),
         )
         if schema is None:
             return False
@@ -401,27 +389,29 @@ class _ModelVerifier(_Verifier[ModelStatement]):
         return True
 
     def _check_model(self) -> bool:
-        learner = check_model_file(self.folder, self.statement, self.schema, self.checks)
+        learner = _model.check_model_file(self.folder, self.statement, self.schema, self.checks)
         if learner is None:
             return False
         self.learner = learner
         return True
 
     def _check_promise(self) -> None:
-        self.promises = check_promise(self.statement, self.schema, self.learner, self.checks)
+        self.promises = _model.check_promise(self.statement, self.schema, self.learner, self.checks)
 
     def _check_claims(self) -> None:
         if self.promises is None:
             return
-        check_model_claims(self.statement, self.schema, self.learner, self.promises, self.checks)
-        check_ledger(self.statement.composition, fitted_receipts(self.learner), self.ledger, self.checks)
+        _model.check_model_claims(self.statement, self.schema, self.learner, self.promises, self.checks)
+        check_ledger(
+            self.statement.composition, _model.fitted_receipts(self.learner), self.ledger, self.checks
+        )
 
     def _check_quality(self) -> None:
-        check_quality(self.statement, self.schema, self.learner, self.checks)
-        check_model_page(self.folder, self.statement, self.learner, self.checks)
+        _model.check_quality(self.statement, self.schema, self.learner, self.checks)
+        _model.check_model_page(self.folder, self.statement, self.learner, self.checks)
 
     def _add_unchecked(self) -> None:
-        add_unchecked_of_model(self.statement, self.checks)
+        _model.add_unchecked_of_model(self.statement, self.checks)
 
 
 def check_replay(

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.noise.linear_algebra import product
-from discreet.release.masked.construction import LARGEST_GRADIENT
-from discreet.release.masked.existence import blocks
-from discreet.release.masked.plan import MaskedPlan
+from discreet.release.kinds import is_masked_plan
 from discreet.release.publication import published_fields
 from discreet.report.folder.folder import (
     CLASSIFIER,
@@ -24,8 +22,8 @@ from discreet.report.folder.folder import (
     part_names,
     read_bytes,
 )
-from discreet.report.folder.loading import ATTACKED_ROWS, published_batches
 from discreet.report.folder.model_files import Classifier
+from discreet.report.folder.published_cells import ATTACKED_ROWS, published_batches
 from discreet.report.verify._noise_tests import FAILURE, RepeatTest, column_tests
 from discreet.tables.files import ParquetSource
 
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
 
     from discreet._types import AnyArray
     from discreet.release import ReleasePlan
+    from discreet.release.masked.plan import MaskedPlan
     from discreet.report.statement.documents import Statement
     from discreet.report.verify._noise_tests import ColumnTest
     from discreet.report.verify._parts import PublishedParts
@@ -245,8 +244,8 @@ def _find_differences(one: AnyArray, other: AnyArray, tolerance: float) -> Any:
     return one != other
 
 
-ALLOWED = 2 * LARGEST_GRADIENT
-"""Largest gradient: the limit of the construction, and as much again for another order of summation."""
+ALLOWED = 2e-12
+"""Largest gradient: ``LARGEST_GRADIENT`` of the construction, and as much for another order of sums."""
 _BLOCK = 1 << 10
 
 
@@ -267,7 +266,7 @@ def check_classifier(folder: Path, plan: ReleasePlan, checks: Checks) -> None:
     docs/explanation/theorems/masked-existence.md
     """
     there = (folder / CLASSIFIER).exists()
-    if not isinstance(plan, MaskedPlan):
+    if not is_masked_plan(plan):
         if there:
             checks.add("classifier", "failed", f"{CLASSIFIER} is no file of a release by this method.")
         return
@@ -318,7 +317,8 @@ def gradient_norm(folder: Path, plan: MaskedPlan, classifier: Classifier) -> flo
     for batch in published_batches(folder / DATA, plan.schema):
         points = np.column_stack([batch[name] for name in classifier.columns])
         codes = np.asarray(batch[plan.target.name], np.int64)
-        for block in blocks(len(codes), _BLOCK):
+        for start in range(0, len(codes), _BLOCK):
+            block = slice(start, start + _BLOCK)
             residuals = plan.loss.residuals(product(points[block], classifier.weights.T), codes[block])
             total += residuals.T @ points[block]
         n += len(codes)

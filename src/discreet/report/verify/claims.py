@@ -17,7 +17,7 @@ from discreet.noise_law import law_from_dict
 from discreet.privacy import Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.release import method_from_dict
-from discreet.release.invariant.plan import InvariantPlan
+from discreet.release.kinds import is_invariant_plan
 from discreet.report.folder.folder import DATA, PRIOR, read_bytes
 from discreet.report.statement.build import describe_total, includes_answers, promised_blocks
 from discreet.report.statement.documents import PRODUCT, Statement, read_json
@@ -449,7 +449,7 @@ def check_risk(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DiscreetWarning)  # they are for the curator
         again = measure_risk(method, plan, statement.what.rows_read, people=stated.people, prior=prior)
-    trained = isinstance(plan, InvariantPlan)
+    trained = is_invariant_plan(plan)
     expected = {**again.to_dict(), "accepted": stated.accepted}
     wrong = [
         f"Measured again, {at} is something else."
