@@ -176,6 +176,15 @@ def test_narrow_cells_are_drawn_as_wide_as_others_and_the_axis_says_so() -> None
     assert "not to scale" not in draw_effect("k", even, ["yes"], (-1, 1))
 
 
+def test_a_curve_is_thin_where_its_band_holds_0() -> None:
+    values = [(0.5, 0.1), (0.5, 0.3), (-0.5, 0.1), (-0.6, 0.1)]
+    cells = [cell(value, sd, start=i, end=i + 1) for i, (value, sd) in enumerate(values)]
+    drawn = draw_effect("k", ColumnEffect(column="a", cells=cells, is_number=True), ["yes"], (-1, 1))
+    assert drawn.count('class="step k0"') == 2
+    assert drawn.count('class="step unsure k0"') == 1
+    assert drawn.count('class="band k0"') == 1
+
+
 def test_a_model_without_effects_says_so(tmp_path: Path) -> None:
     schema, rows = table(("no", "yes"))
     private = ApproxDP(epsilon=0.0005, delta=1e-6)

@@ -230,17 +230,23 @@ def _number_axis(
 
 
 def _curves(spans: Sequence[EffectCell], places: Sequence[tuple[float, float]], y: ChartAxis) -> list[Markup]:
-    """Return a band and a line for each class."""
+    """Return a band and a line for each class; the line is thin where the band holds 0."""
     bands, lines = [], []
     for k in range(len(spans[0].first)):
-        points, upper, lower = [], [], []
+        upper, lower = [], []
+        # Runs of cells that are equally sure, as an eye takes a strong line for a finding.
+        runs: list[tuple[bool, list[tuple[float, float]]]] = []
         for cell, (start, end) in zip(spans, places, strict=True):
-            for at, value in ((start, cell.first[k]), (end, cell.last[k])):
-                points.append((at, y(value)))
+            values = cell.first[k], cell.last[k]
+            sure = all(abs(value) > 2 * cell.sd[k] for value in values)
+            if not runs or runs[-1][0] != sure:
+                runs.append((sure, runs[-1][1][-1:] if runs else []))
+            for at, value in zip((start, end), values, strict=True):
+                runs[-1][1].append((at, y(value)))
                 upper.append((at, y(value + 2 * cell.sd[k])))
                 lower.append((at, y(value - 2 * cell.sd[k])))
         bands.append(path([*upper, *reversed(lower)], class_=f"band k{k}"))
-        lines.append(path(points, class_=f"step k{k}"))
+        lines += [path(points, class_=f"step k{k}" if sure else f"step unsure k{k}") for sure, points in runs]
     return [*bands, *lines]
 
 
