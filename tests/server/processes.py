@@ -67,6 +67,11 @@ class Served:
         self.config.write_text(yaml.safe_dump(said), encoding="utf-8")
         self._process: subprocess.Popen[str] | None = None
 
+    @property
+    def pid(self) -> int | None:
+        """Process id of the service; None while it does not run."""
+        return None if self._process is None else self._process.pid
+
     def tokens(self, count: int, dataset: str | None = None, *, first: int = 0) -> list[str]:
         """Make tokens for analysts named a0, a1, ... of one table, the first table if none is named."""
         return self._create([(f"a{first + i}", "analyst") for i in range(count)], dataset)
