@@ -515,7 +515,7 @@ def test_a_budget_that_is_too_small_says_in_words_what_would_fit_and_that_does(
     asked = {"kind": "count", "where": "age > 40", **price}
     error = service.ask(asked).json()["error"]
     assert error["hint"].startswith(f"Nothing was charged. {words}")
-    assert error["hint"].endswith("what is left for you.")
+    assert error["hint"].endswith("into what you have left.")
     fits = error["details"]["fits"]
     again = {"sd": fits["sd"]} if "sd" in fits else {"privacy": fits}
     assert service.ask({"kind": "count", "where": "age > 40", **again}).status_code == 200
@@ -525,7 +525,7 @@ def test_a_model_that_is_too_dear_is_refused_in_the_words_of_a_query(service: Ru
     asked = {"kind": "perceptron", "target": "owner", "parameters": {"rounds": 3}}
     error = service.ask({**asked, "privacy": {"kind": "zcdp", "rho": 6}}).json()["error"]
     assert error["message"].startswith("Not enough budget of 'ana': this takes 120.0\u00a0% of it and 100.0")
-    assert error["hint"] == "Nothing was charged. At most rho 5 would fit what is left for you."
+    assert error["hint"] == "Nothing was charged. At most rho 5 would fit into what you have left."
     assert service.backend.dataset.ledger.spent().charges == 0
     assert service.ask({**asked, "privacy": error["details"]["fits"]}).status_code == 200
 
@@ -548,14 +548,14 @@ def test_a_key_that_is_sent_again_with_another_question_is_told_in_the_words_of_
     service.ask(EXPENSIVE_COUNT, **{"Idempotency-Key": "k1"})
     error = service.ask({**EXPENSIVE_COUNT, "where": "age > 41"}, **{"Idempotency-Key": "k1"}).json()["error"]
     assert error["code"] == "key-reused"
-    assert error["message"].startswith("Idempotency-Key of the request must be new")
+    assert error["message"].startswith("This Idempotency-Key was sent before with another question")
     assert "Ledger" not in json.dumps(error)
 
 
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"kind": "cnt"}, "kind of the request must be as documented, and is not: it must be one of count, "),
+        ({"kind": "cnt"}, "kind of the request is not valid: it must be one of count, "),
         ({"kind": "count", "privacy": {"kind": "gdp"}}, "its kind must be one of pure-dp, approx-dp, zcdp, "),
         ({"kind": "count", "privacy": {"rho": 1}}, "privacy of the request .* its kind is required"),
         (

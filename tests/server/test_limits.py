@@ -375,7 +375,7 @@ def test_tables_that_are_counted_and_not_shown_may_be_larger_and_are_split_if_th
         body = {"kind": "statistical", "question": asked.to_dict(), "privacy": PRIVACY}
         return service.client().post("/v1/datasets/town/preview", json=body)
 
-    assert "at most 960 cells in all, and have 983" in preview(question).json()["error"]["message"]
+    assert "at most 960 cells in all, and these have 983" in preview(question).json()["error"]["message"]
     assert [preview(part).status_code for part in question.split(1)] == [200] * 3
     assert preview(large).json()["error"]["code"] == "too-large"
     assert [preview(part).status_code for part in large.split(1)] == [200] * 3

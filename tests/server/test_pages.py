@@ -337,7 +337,7 @@ def test_what_is_too_dear_is_told_by_the_smaller_of_both_limits(start: Callable[
     assert problem.startswith(
         "Not enough budget of 'ana': this takes 666.7\u00a0% of it and 100.0\u00a0% is left."
     )
-    assert "Nothing was charged. At most ρ = 0.3 would fit what is left for you." in problem
+    assert "Nothing was charged. At most ρ = 0.3 would fit into what you have left." in problem
     # The way out is in the words of the form, and works.
     too_near = {"where": "age > 40", "exact": "margin", "amount": "0.5"}
     response = visitor.send(visitor.get("/datasets/town"), "/datasets/town/ask", do="ask", **too_near)

@@ -137,8 +137,8 @@ class AccessStore:
         with self._transaction() as execute:
             if self._valid_tokens(execute, name, dataset):
                 raise ParameterError(
-                    f"name of a new token must be one without a valid token, and {name!r} has one. Rotate "
-                    "it, or revoke it first."
+                    f"{name!r} must have no valid token before a new one is created, and has one. Rotate it, "
+                    "or revoke it first."
                 )
             for granted, role in (grants or {}).items():
                 self._put_grant(execute, name, granted, role)
@@ -155,9 +155,7 @@ class AccessStore:
         with self._transaction() as execute:
             tokens = self._valid_tokens(execute, name, dataset)
             if not tokens:
-                raise ParameterError(
-                    f"name of a token to rotate must have a valid token, and {name!r} has none. Create one."
-                )
+                raise ParameterError(f"{name!r} must have a valid token to rotate, and has none. Create one.")
             self._revoke(execute, name, dataset)
             last = tokens[-1]
             return self._issue(execute, name, dataset, last.expires - last.created)
@@ -180,8 +178,8 @@ class AccessStore:
                 known = known or bool(execute(f"{_IDENTITIES} WHERE name = ?", (name,)).fetchall())
             if not known:
                 raise ParameterError(
-                    f"name of a token to revoke must be known, and {name!r} is not. `discreet token list` "
-                    "says which are."
+                    f"No token was ever created for {name!r}, and nobody signed in under that name. See "
+                    "`discreet token list` and `discreet token people`."
                 )
             self._revoke(execute, name, dataset)
         return valid

@@ -153,10 +153,10 @@ def check_name(name: Any) -> None:
     """Refuse a name that no bearer may have."""
     if not (isinstance(name, str) and 0 < len(name) <= 64 and name.isprintable() and name == name.strip()):
         raise ParameterError(
-            "name of a token must be 1 to 64 printable characters without spaces around them, and is not."
+            "The name of a token must be 1 to 64 printable characters, without a space at either end."
         )
     if name == "total":
-        raise ParameterError("name of a token must not be 'total', which is what the whole budget is called.")
+        raise ParameterError("The name of a token must not be 'total', which stands for the whole budget.")
 
 
 def check_grant(name: str, dataset: str, role: Any) -> None:
@@ -166,6 +166,6 @@ def check_grant(name: str, dataset: str, role: Any) -> None:
         raise ParameterError(f"role of a grant must be one of {', '.join(ROLES)}, was {role!r}.")
     if (role == "operator") > (dataset == EVERY):
         raise ParameterError(
-            f"data set of an operator's grant must be {EVERY!r}, which is every one, was {dataset!r}. Grant "
-            "the role of a curator for one."
+            f"An operator's grant must be for {EVERY!r}, which is every data set, was for {dataset!r}. Grant "
+            "the role of curator for a single one."
         )

@@ -101,8 +101,8 @@ class ApiException(Exception):
 
 UNAUTHORIZED = ApiError(
     code="unauthorized",
-    message="This request needs a valid token, and has none.",
-    hint="Send it as 'Authorization: Bearer TOKEN'. A curator issues tokens.",
+    message="This request needs a valid token.",
+    hint="Send it as 'Authorization: Bearer TOKEN'. Curators issue tokens.",
     headers={"WWW-Authenticate": "Bearer"},
 )
 FORBIDDEN = ApiError(
@@ -117,35 +117,35 @@ ONLY_OPERATORS = ApiError(
 )
 FOREIGN_FORM = ApiError(
     code="forbidden",
-    message="A form must be sent from a page of this service, and this one was not.",
-    hint="Load the page again and send it from there.",
+    message="This form was not sent from a page of this service.",
+    hint="Reload the page, and send the form from there.",
 )
 STOPPED = ApiError(
     code="stopped",
-    message="A curator has stopped this data set: no question is answered or charged.",
-    hint="Ask again later; answers that were paid for stay free.",
+    message="A curator has stopped this data set, so questions are neither answered nor charged.",
+    hint="Try again later; answers that were paid for stay free.",
 )
 BUSY = ApiError(
     code="busy",
     message="Too many questions are being answered at once. Nothing was charged.",
-    hint="Ask again in a moment.",
+    hint="Try again in a moment.",
     headers={"Retry-After": "1"},
 )
 TOO_MANY_JOBS = ApiError(
     code="busy",
-    message="You have as many unfinished jobs as one analyst may have. Nothing was charged.",
-    hint="Wait until one has ended, or cancel one.",
+    message="You already have as many unfinished jobs as an analyst may have. Nothing was charged.",
+    hint="Wait for one of them to finish, or cancel one.",
     headers={"Retry-After": "5"},
 )
 CANCELED = ApiError(
     code="canceled",
-    message="This job was canceled. What was charged until then stays charged.",
-    hint="Answers that were paid for are free: ask the same again to get them.",
+    message="This job was canceled. What had been charged by then stays charged.",
+    hint="Answers that were paid for are free: ask the same question again to get them.",
 )
 INTERRUPTED = ApiError(
     code="interrupted",
-    message="The service was stopped before this job had ended. What was charged until then stays charged.",
-    hint="Ask the same again: answers that were paid for are free.",
+    message="The service was stopped before this job finished. What had been charged by then stays charged.",
+    hint="Ask the same question again: answers that were paid for are free.",
 )
 ENGINE_FAILED = ApiError(
     code="engine-failed",
@@ -156,10 +156,8 @@ ENGINE_FAILED = ApiError(
 ENGINE_UNAVAILABLE = ApiError(code="busy", message=str(EngineUnavailable()), headers={"Retry-After": "5"})
 LEDGER_UNAVAILABLE = ApiError(
     code="ledger-unavailable",
-    message=(
-        "The ledger is not available, so no question is answered. A charge that was already made remains."
-    ),
-    hint="Ask again later; answers that were paid for stay free.",
+    message="The ledger is unavailable, so no question can be answered. A charge that was made remains.",
+    hint="Try again later; answers that were paid for stay free.",
     headers={"Retry-After": "5"},
 )
 FAILED = ApiError(
@@ -167,35 +165,38 @@ FAILED = ApiError(
     message="Internal error. A charge that was already made remains; asking the same question again is free.",
     hint="Send the request_id to the operator of the service.",
 )
-TOO_LARGE = ApiError(code="too-large", message="The body of a request must be smaller.", hint="Ask for less.")
+TOO_LARGE = ApiError(
+    code="too-large",
+    message="The body of the request is too large.",
+    hint="Split the request into smaller ones.",
+)
 NOT_JSON = ApiError(
     code="unsupported-media",
-    message="The body of a request must be JSON, and its Content-Type says otherwise.",
+    message="The body of a request must be JSON, but its Content-Type says otherwise.",
     hint="Send it with 'Content-Type: application/json'.",
 )
 TOKEN_IN_BODY, TOKEN_IN_ADDRESS = (
     ApiError(
         code="malformed",
-        message=f"A token must never be sent in {place}, and one was.",
-        hint="Send it as 'Authorization: Bearer TOKEN', and have this one replaced.",
+        message=f"A token was sent in {place}. Never send one there.",
+        hint="Send tokens as 'Authorization: Bearer TOKEN', and have this one replaced.",
     )
-    for place in ("a request body, which is stored", "an address, which is stored in logs and histories")
+    for place in ("the body of a request, which is stored", "an address, which logs and browsers store")
 )
 BAD_QUERY_STRING = ApiError(
     code="malformed",
-    message="The query string must be a short list of names with values, and is not.",
+    message="The query string is malformed, or has too many parameters.",
     hint="See /docs for the documentation.",
 )
 WRONG_HOST = ApiError(
     code="malformed",
-    message="The Host of a request must be the address of this service, and is not.",
+    message="The Host header of the request is not the address of this service.",
     hint="Use the address given by the operator of the service.",
 )
 KEY_REUSED = ApiError(
     code="key-reused",
-    message="Idempotency-Key of the request must be new for each new question, and this one was sent before "
-    "with another.",
-    hint="Choose another key, or repeat the question, with its privacy, as it was.",
+    message="This Idempotency-Key was sent before with another question; each question needs its own.",
+    hint="Choose a new key, or repeat the same question with the same privacy.",
 )
 NOT_FOUND = ApiError(
     code="not-found", message="There is nothing at this address.", hint="See /docs for the documentation."
@@ -207,7 +208,7 @@ def rate_limited(seconds: int) -> ApiError:
     return ApiError(
         code="rate-limited",
         message="You have sent too many requests. Nothing was charged.",
-        hint=f"Wait {seconds} s.",
+        hint=f"Wait {seconds} s, then try again.",
         headers={"Retry-After": str(seconds)},
     )
 
@@ -216,8 +217,8 @@ def work_limited(seconds: int) -> ApiError:
     """Return the error for a caller whose work of this hour is used up, with the seconds to wait."""
     return ApiError(
         code="work-limited",
-        message="Your questions of the last hour have used all the computing time that one analyst may have. "
-        "Nothing was charged.",
+        message="Your questions of the last hour have used up the computing time of one analyst. Nothing was "
+        "charged.",
         hint=f"Wait {seconds // 60} min, or ask for fewer expressions and cells at a time.",
         headers={"Retry-After": str(seconds)},
     )
@@ -275,7 +276,7 @@ def method_not_allowed(allowed: str) -> ApiError:
     return ApiError(
         code="method-not-allowed",
         message="This address does not support this HTTP method.",
-        hint=f"It takes {allowed}.",
+        hint=f"It supports {allowed}.",
         headers={"Allow": allowed},
     )
 
@@ -291,7 +292,9 @@ def budget_error(error: BudgetExceeded, affordable: dict[str, Any] | None) -> Ap
         Largest request that would fit, from :func:`~discreet.query.costs.affordable_request`; None if none
         would.
     """
-    fits = "" if affordable is None else f"{_describe_affordable(affordable)} would fit what is left for you."
+    fits = (
+        "" if affordable is None else f"{_describe_affordable(affordable)} would fit into what you have left."
+    )
     return ApiError(
         code="budget-exceeded",
         message=error.shortage,
@@ -340,5 +343,5 @@ class InvalidRequest(ParameterError):
         self.problems = problems
         self.fields = tuple(field for field, _ in problems)
         first, why = problems[0]
-        rest = f" There are {len(problems) - 1} more errors: see details." if len(problems) > 1 else ""
-        super().__init__(f"{first} of the request must be as documented, and is not: {why}.{rest}")
+        rest = f" Further errors: {len(problems) - 1}, see details." if len(problems) > 1 else ""
+        super().__init__(f"{first} of the request is not valid: {why}.{rest}")

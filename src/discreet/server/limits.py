@@ -49,8 +49,8 @@ def check_aggregate_size(aggregate: Aggregate, curation: Curation, most: int) ->
         case Sums():
             if len(aggregate.expressions) > MOST_SUMS:
                 raise ParameterError(
-                    f"expressions of a question to a service must be at most {MOST_SUMS}, and are "
-                    f"{len(aggregate.expressions)}. Ask in several questions."
+                    f"A question to a service may have at most {MOST_SUMS} expressions, and this one has "
+                    f"{len(aggregate.expressions)}. Split it into several questions."
                 )
         case Histogram() | DistinctUnits():
             _check(_product(curation, aggregate.columns, aggregate.edges), most)
@@ -82,16 +82,16 @@ def check_answer_size(size: int, most: int) -> None:
 def _check(size: int, most: int) -> None:
     if size > most:
         raise ParameterError(
-            f"An answer of this service must have at most {most} numbers, and this one would have {size}. "
-            "Name fewer columns or fewer edges: in cells without rows there is nothing but noise."
+            f"An answer of this service may have at most {most} numbers, and this one would have {size}. "
+            "Name fewer columns or fewer edges: cells without rows hold nothing but noise."
         )
 
 
 def _check_hidden(size: int, most: int) -> None:
     if size > most:
         raise ParameterError(
-            f"pairs of a question to this service must have at most {most} cells in all, and have {size}. "
-            "Ask about fewer pairs at a time: the questions of Dependence.split(n) together cost the same."
+            f"The pairs of one question may have at most {most} cells in all, and these have {size}. Ask "
+            "about fewer pairs at a time: the questions of Dependence.split(n) together cost the same."
         )
 
 

@@ -295,7 +295,7 @@ def parse_request(adapter: TypeAdapter[Any], body: bytes) -> Any:
     except ValidationError as problem:
         errors = problem.errors(include_url=False, include_input=False)
         if any(error["type"] in ("json_invalid", "recursion_loop") for error in errors):
-            raise UnreadableRequest("The body of a request must be JSON, and is not.") from None
+            raise UnreadableRequest("The body of the request is not valid JSON.") from None
         problems = tuple((_field_path(error), _error_text(error)) for error in errors[:32])
         raise InvalidRequest(problems) from None
 

@@ -396,7 +396,7 @@ def _budget_hint(problem: ApiError) -> str:
     else:
         (currency,) = fits.keys() - {"kind", "delta"}
         most = f"At most {formatting.currency_symbol(currency)} = {fits[currency]:g}"
-    return f"{NOTHING_CHARGED} {most} would fit what is left for you."
+    return f"{NOTHING_CHARGED} {most} would fit into what you have left."
 
 
 def _problem_field(problem: ApiError) -> str:
