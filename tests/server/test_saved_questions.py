@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from discreet.errors import ParameterError
+from discreet.client import RemoteDatabase
+from discreet.errors import ParameterError, ServiceError
+from discreet.privacy import ZCDP, ApproxDP
 from discreet.query.intervals import interval_width
 from discreet.server.access import AccessStore
 from discreet.server.pages.forms import AskForm, format_exactness
@@ -69,8 +71,10 @@ def test_number_size_and_names_are_bounded(tmp_path: Path) -> None:
             saved.rename("ana", "town", ids[0], "1")
         assert saved.rename("ana", "town", ids[0], "0")
         saved.delete("ana", "town", ids[0])
-        with pytest.raises(ParameterError, match="saved one as '1'"):
-            saved.save("ana", "town", "1", "count", RHO)
+        assert saved.save("ana", "town", "1", "count", RHO) == ids[1]
+        for text, price in (("count by sex", RHO), ("count", {"sd": 1.0})):
+            with pytest.raises(ParameterError, match="saved one as '1'"):
+                saved.save("ana", "town", "1", text, price)
 
 
 @pytest.mark.parametrize("amount", ["20", "0.1", "3.14159", "1e-3", "12345.678"])
@@ -201,3 +205,49 @@ def test_hostile_names_are_text_and_a_question_the_schema_lost_is_shown_as_text(
     shown = Visitor.read(response)
     owes_nothing(shown)
     assert shown.one("textarea", id="sql").text == "count where height > 180"
+
+
+# Programs.
+
+
+def test_programs_save_list_and_delete_what_the_page_shows(shared_service: RunningService) -> None:
+    with (
+        RemoteDatabase(shared_service.url, "town", shared_service.tokens["ana"]) as table,
+        RemoteDatabase(shared_service.url, "town", shared_service.tokens["ben"]) as other,
+    ):
+        made = table.save_question("older people", "count where age > 64", privacy=ZCDP(rho=0.25))
+        assert table.save_question("older people", "count where age > 64", privacy=ZCDP(rho=0.25)) == made
+        with pytest.raises(ParameterError, match="saved one as 'older people'"):
+            table.save_question("older people", "count where age > 65", privacy=ZCDP(rho=0.25))
+        with pytest.raises(ParameterError, match="printable"):
+            table.save_question(" ", "count where age > 65", sd=3.0)
+        with pytest.raises(ParameterError, match="its kind must be one of"):
+            table.save_question("approximate", "count by sex", privacy=ApproxDP(epsilon=1.0, delta=1e-6))
+        by_sex = table.save_question("by sex", "count by sex", sd=3.0)
+        assert table.saved_questions() == [by_sex, made]
+        assert (by_sex.sd, by_sex.privacy, made.sd) == (3.0, None, None)
+        assert made.privacy == ZCDP(rho=0.25)
+        assert other.saved_questions() == []
+        other.delete_question(made)
+        assert "older people" in Visitor(shared_service).get(SAVED).text
+        first, again = (table.query(made.text, privacy=made.privacy, sd=made.sd) for _ in range(2))
+        assert first.value == again.value
+        assert again.cached
+        table.delete_question(made)
+        table.delete_question(by_sex.id)
+        table.delete_question("0" * 32)
+        assert table.saved_questions() == []
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{}, {"id": 1}, {"id": "a", "title": "b", "text": "c", "privacy": {"kind": "zcdp"}, "sd": None}],
+)
+def test_a_saved_question_that_cannot_be_read_is_refused(
+    shared_service: RunningService, entry: dict[str, object]
+) -> None:
+    with (
+        RemoteDatabase(shared_service.url, "town", shared_service.tokens["ana"]) as table,
+        pytest.raises(ServiceError, match="saved question that cannot be read"),
+    ):
+        table._read_question(entry)

@@ -19,6 +19,7 @@ from discreet.client._arguments import (
 )
 from discreet.client.jobs import JobMethods
 from discreet.client.responses import HistoryReader, ResponseReader
+from discreet.client.saved import SavedMethods
 from discreet.client.transport import open_transport
 from discreet.errors import DiscreetError, ParameterError
 from discreet.privacy import (
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 Body = TypeVar("Body")
 
 
-class RemoteDatabase(JobMethods, PrivateTable):
+class RemoteDatabase(JobMethods, SavedMethods, PrivateTable):
     """A private table behind a service: queries and learners of a database, without its rows.
 
     Parameters

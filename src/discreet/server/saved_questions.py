@@ -25,7 +25,7 @@ _OWN = "caller = ? AND dataset = ?"
 
 
 @dataclass(frozen=True, slots=True)
-class SavedQuestion:
+class StoredQuestion:
     """A saved question.
 
     Attributes
@@ -71,7 +71,7 @@ class SavedQuestions:
     def __init__(self, database: AccessDatabase) -> None:
         self._database = database
 
-    def list(self, caller: str, dataset: str) -> list[SavedQuestion]:
+    def list(self, caller: str, dataset: str) -> list[StoredQuestion]:
         """Return the questions that a person saved on a data set, by title."""
         rows = self._database.rows(
             f"SELECT {_COLUMNS} FROM saved WHERE {_OWN} ORDER BY title",  # noqa: S608 - no input
@@ -80,7 +80,7 @@ class SavedQuestions:
         )
         return [_question(row) for row in rows]
 
-    def find(self, caller: str, dataset: str, id: str) -> SavedQuestion | None:
+    def find(self, caller: str, dataset: str, id: str) -> StoredQuestion | None:
         """Return a question of a person; None for any id that is not one."""
         rows = self._database.rows(
             f"SELECT {_COLUMNS} FROM saved WHERE {_OWN} AND id = ?",  # noqa: S608 - no input
@@ -91,7 +91,7 @@ class SavedQuestions:
         return _question(rows[0]) if rows else None
 
     def save(self, caller: str, dataset: str, title: str, text: str, price: Mapping[str, Any]) -> str:
-        """Save a question and return its id.
+        """Save a question and return its id; one that is saved as it is already keeps its id.
 
         Parameters
         ----------
@@ -107,7 +107,8 @@ class SavedQuestions:
         Raises
         ------
         ParameterError
-            The title is in use or not allowed, or there are as many questions as one person may save.
+            The title is not allowed or in use for another question, or there are as many questions as one
+            person may save.
         """
         _check_title(title)
         if len(text) > _MOST_TEXT:
@@ -116,9 +117,12 @@ class SavedQuestions:
             )
         name = f"{Stream().integer(128):032x}"
         with self._database.transaction() as execute:
-            rows = execute(f"SELECT title FROM saved WHERE {_OWN}", (caller, dataset)).fetchall()  # noqa: S608
-            titles = [used for (used,) in rows]
+            rows = execute(f"SELECT {_COLUMNS} FROM saved WHERE {_OWN}", (caller, dataset)).fetchall()  # noqa: S608
+            titles = {one.title: one for one in map(_question, rows)}
             if title in titles:
+                old = titles[title]
+                if (old.text, old.price) == (text, dict(price)):
+                    return old.id  # sent again, perhaps because the response was lost
                 raise _used(title)
             if len(titles) >= MOST_SAVED:
                 raise ParameterError(
@@ -152,9 +156,9 @@ class SavedQuestions:
             return deleted.rowcount == 1
 
 
-def _question(row: tuple[Any, ...]) -> SavedQuestion:
+def _question(row: tuple[Any, ...]) -> StoredQuestion:
     id, title, text, price, created = row
-    return SavedQuestion(id, title, text, json.loads(price), created)
+    return StoredQuestion(id, title, text, json.loads(price), created)
 
 
 def _check_title(title: str) -> None:

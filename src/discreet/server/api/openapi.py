@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _REF = "#/components/schemas/{model}"
 _BODIES: dict[str, TypeAdapter[Any]] = {
     "Question": requests.QUERY_REQUEST,
+    "SavedQuestionOrder": TypeAdapter(requests.SaveRequest),
     "TokenOrder": TypeAdapter(requests.TokenRequest),
     "TokensOrder": TypeAdapter(requests.TokensRequest),
     "AllocationOrder": TypeAdapter(requests.AllocationRequest),

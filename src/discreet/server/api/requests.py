@@ -234,6 +234,22 @@ QueryRequest: TypeAlias = Annotated[
 QUERY_REQUEST: TypeAdapter[Any] = TypeAdapter(QueryRequest)
 
 
+class SaveRequest(StrictModel, title="SavedQuestionOrder"):
+    """A question to save: its name, its text, and how exact its answer is."""
+
+    title: Annotated[str, StringConstraints(min_length=1, max_length=80)]
+    text: Text
+    privacy: (
+        Annotated[PureDPRequest | ZCDPRequest | GaussianDPRequest, Field(discriminator="kind")] | None
+    ) = None
+    sd: Positive | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> SaveRequest:
+        _check_exactly_one("privacy", self.privacy, "sd", self.sd)
+        return self
+
+
 class TokenRequest(StrictModel, title="TokenOrder"):
     """What a curator does to tokens, and to what is granted to a name."""
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from discreet.server.pages.history import PastAnswer
-    from discreet.server.saved_questions import SavedQuestion
+    from discreet.server.saved_questions import StoredQuestion
 
 _RECENT = 12  # charges that the page lists
 LONG_WORK = 2.0
@@ -85,7 +85,7 @@ async def ask_page(page_request: PageRequest) -> Response:
     return await page_request.run_in_thread(work)
 
 
-def saved_form(page_request: PageRequest, question: SavedQuestion) -> AskForm:
+def saved_form(page_request: PageRequest, question: StoredQuestion) -> AskForm:
     """Return the form of a saved question; as text if the schema can no longer read it."""
     fresh = AskForm(source="sql", sql=question.text)
     try:

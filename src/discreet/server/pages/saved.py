@@ -10,7 +10,7 @@ from discreet.server.errors import NOT_FOUND, ApiError, ApiException, api_error_
 from discreet.server.pages.ask import is_free, saved_form, submit
 from discreet.server.pages.forms import format_exactness
 from discreet.server.pages.page import redirect
-from discreet.server.saved_questions import MOST_SAVED, SavedQuestion
+from discreet.server.saved_questions import MOST_SAVED, StoredQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ async def run(page_request: PageRequest) -> Response:
     """Answer a saved question at once if that is free; otherwise show its price, and ask before paying."""
     fields = await page_request.form()
 
-    def work() -> tuple[bool, SavedQuestion]:
+    def work() -> tuple[bool, StoredQuestion]:
         question = _find(page_request)
         return is_free(page_request, saved_form(page_request, question)), question
 
@@ -83,7 +83,7 @@ def _change(page_request: PageRequest, fields: Mapping[str, str]) -> Response:
     return redirect(f"{page_request.base}/saved?done={done}")
 
 
-def _find(page_request: PageRequest) -> SavedQuestion:
+def _find(page_request: PageRequest) -> StoredQuestion:
     """Return the saved question in the path if it is one of the caller; any other is not found."""
     found = page_request.service.access.saved.find(
         page_request.caller.name, page_request.target.name, page_request.http.path_params["question"]
@@ -109,7 +109,7 @@ def _page(page_request: PageRequest, *, notice: str = "", problem: ApiError | No
     )
 
 
-def _lines(questions: Sequence[SavedQuestion], words: str, base: str) -> list[SavedLine]:
+def _lines(questions: Sequence[StoredQuestion], words: str, base: str) -> list[SavedLine]:
     """Return the entries of the questions whose name or text contains all of some words."""
     wanted = words.casefold().split()
     return [
