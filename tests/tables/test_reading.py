@@ -16,8 +16,9 @@ import pytest
 from discreet.errors import DataError, ParameterError, SchemaError, SourceError
 from discreet.schema import Column, Schema
 from discreet.tables import Table, open_table
-from discreet.tables.cell_encoding import NO_ID
+from discreet.tables.cell_encoding import NO_ID, projection
 from tests.tables.people import ENCODED, KINDS, SCHEMA, people, same
+from tests.workers import select
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -316,6 +317,38 @@ def test_boolean_levels_are_found_however_the_source_spells_them(cells: Any) -> 
     assert read({"x": cells}, schema)["x"].tolist() == [1, 0]
     with pytest.raises(DataError):
         read({"x": [2, 0]}, schema)
+
+
+INTEGER_TYPES = ["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL(20, 0)", "BIGNUM"]
+INTEGER_TYPES += ["UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"]
+
+
+@pytest.mark.parametrize("sql_type", INTEGER_TYPES)
+def test_integers_of_every_type_are_coded_as_their_texts_are(sql_type: str) -> None:
+    """Also unlisted ones, those that no double or 64-bit number holds, and one that stands for missing."""
+    candidates = ["0", "1", "2", "7", "99", "-3", "-1", "300", "70000"]
+    candidates += [str(2**53 + step) for step in (-1, 0, 1)] + [str(-(2**53)), str(2**63), str(2**64 + 1)]
+    casts = ", ".join(f"TRY_CAST('{cell}' AS {sql_type})" for cell in candidates)
+    (row,) = select(f"SELECT {casts}").fetchall()
+    cells = [cell for cell, value in zip(candidates, row, strict=True) if value is not None]
+    assert {"0", "1", "2", "7", "99"} <= set(cells)
+    schema = Schema(
+        columns=[
+            Column("k", values=(7, 1, -3, 0, 2**53 - 1), required=False),
+            Column("n", type="integer", lower=-(2**53), upper=2**53, required=False),
+        ],
+        missing_values=("99",),
+    )
+    coded = []
+    for kind in (sql_type, "VARCHAR"):
+        listed = ", ".join(f"(CAST('{cell}' AS {kind}))" for cell in cells)
+        rows = f"(SELECT x AS c0, x AS c1 FROM (VALUES {listed}, (NULL)) AS rows(x))"
+        coded.append(select(projection(schema.columns, [0, 1], [kind] * 2, schema, rows)).fetchall())
+    assert repr(coded[0]) == repr(coded[1])
+    found = dict(zip([*cells, None], (code for code, _ in coded[0]), strict=True))
+    assert (found["7"], found["1"], found["0"]) == (0, 1, 3)
+    assert found["2"] is None  # not listed
+    assert found["99"] == found[None] == 5  # missing
 
 
 def test_string_levels_of_digits_match_numbers_with_gaps() -> None:

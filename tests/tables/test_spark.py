@@ -56,7 +56,9 @@ def test_a_worker_without_the_package_is_told_how_to_get_it(monkeypatch: pytest.
 
 def test_a_worker_with_another_version_is_refused() -> None:
     with pytest.raises(SourceError, match=r"workers run discreet 0\.0\.1, this process .* must be equal"):
-        spark.probe_workers(_Session(version="0.0.1"))
+        spark.probe_workers(_Session(discreet="0.0.1"))
+    with pytest.raises(SourceError, match=r"workers run DuckDB 0\.0\.1, this process .* must be equal"):
+        spark.probe_workers(_Session(duckdb="0.0.1"))
 
 
 def test_a_worker_that_does_not_see_a_folder_is_refused(tmp_path: Path) -> None:
@@ -70,7 +72,7 @@ def test_only_a_probe_without_paths_is_asked_once_for_a_session(tmp_path: Path) 
     session = _Session()
     session.sparkContext.applicationId = f"app-{tmp_path}"
     spark.probe_workers(session)
-    broken = _Session(version="0.0.1")
+    broken = _Session(discreet="0.0.1")
     broken.sparkContext.applicationId = f"app-{tmp_path}"
     spark.probe_workers(broken)
     with pytest.raises(SourceError, match="must be equal"):

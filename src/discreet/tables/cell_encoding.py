@@ -72,6 +72,8 @@ _DECLARED: dict[Cells, str] = {
     "datetime": "datetime",
     "other": "string",
 }
+_SHORT_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+"""Integers that all fit into 64 bits: a longer one could make a cast fail, which would tell about a row."""
 _NAN = f"CAST({literal('nan')} AS DOUBLE)"
 
 
@@ -204,7 +206,7 @@ def projection(
         _check_fit(column, cells, sql_type)
         text = schema.text_format(column)
         present.append(f"{_null_if_missing(f'c{place}', cells, column, schema)} AS r{i}")
-        parsed.append(f"r{i}, {_parse(column, f'r{i}', cells, text, id_salt)} AS p{i}")
+        parsed.append(f"r{i}, {_parse(column, f'r{i}', sql_type, text, id_salt)} AS p{i}")
         encoded.append(f"{_encode(column, f'r{i}', f'p{i}')} AS e{i}")
         if id_texts and column.type == "id":
             texts.append(f"coalesce(CAST(r{i} AS VARCHAR), '') AS t{i}")
@@ -278,8 +280,9 @@ def _as_number(token: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _parse(column: Column, cell: str, cells: Cells, text: TextFormat, id_salt: str) -> str:
+def _parse(column: Column, cell: str, sql_type: str, text: TextFormat, id_salt: str) -> str:
     """Return the SQL for a cell as a value of its column, NULL where it does not fit."""
+    cells = cell_kind(sql_type)
     if column.type == "id":
         # Two units whose fingerprints coincide (probability n^2 / 2^65) count as one unit, which bounds
         # their rows together and so weakens no promise.
@@ -293,10 +296,14 @@ def _parse(column: Column, cell: str, cells: Cells, text: TextFormat, id_salt: s
         return _count_steps(_parse_moment(cell, cells, text, "TIMESTAMP"), column)
     if column.is_number:
         number = parse_number(cell, text) if cells == "text" else _number(cell, cells)
-        if column.type == "number":
+        if column.type == "number" or cells == "integer":
             return number
         return f"CASE WHEN {number} = floor({number}) OR isnan({number}) THEN {number} END"
     values = column.values or ()
+    if sql_type in _SHORT_INTEGERS and _are_whole(values):
+        # A number is found among numbers ten times as fast as its text among texts.
+        codes = ", ".join(f"CAST({value} AS BIGINT): {i}" for i, value in enumerate(values))
+        return f"MAP {{{codes}}}[CAST({cell} AS BIGINT)]"
     texts = [_canonical(value) for value in values]
     declared = cells == "text" and (text.true_values or text.false_values)
     spelled = parse_boolean(cell, text) if declared else _spell(cell, cells, values[0])
@@ -347,6 +354,11 @@ def _number(cell: str, cells: Cells) -> str:
     if cells == "boolean":
         return f"CAST(CAST({cell} AS INTEGER) AS DOUBLE)"
     return f"TRY_CAST({cell} AS DOUBLE)"
+
+
+def _are_whole(values: Sequence[object]) -> bool:
+    """Return whether a list of levels is short and of integers that every engine spells in full."""
+    return len(values) <= _LONGEST_MAP and all(type(v) is int and abs(v) < 2**53 for v in values)
 
 
 def _canonical(value: object) -> str:
