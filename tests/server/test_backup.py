@@ -24,6 +24,7 @@ from discreet.server.backup import Manifest, back_up_service
 from discreet.server.config import Config
 from discreet.server.jobs import JobStore
 from discreet.server.restore import restore_service
+from discreet.server.sign_in import Identity, SignInConfig
 from tests.server.conftest import SCHEMA, RunningService, configured, running
 
 if TYPE_CHECKING:
@@ -242,7 +243,10 @@ def test_what_was_revoked_after_the_backup_is_revoked_again(
     asked: tuple[RunningService, Path], tmp_path: Path
 ) -> None:
     service, path = asked
+    person = Identity("https://login.example.org", "1", "Ada")
+    cookie = service.whole.access.sign_in(person, attempt="once", hours=8)
     back_up_service(path, tmp_path / "copy")
+    service.whole.tokens.revoke("cura", person.name)
     service.whole.tokens.revoke("cura", "ben")
     service.whole.tokens.withdraw("cura", "ana", "south")
     service.whole.datasets["west"].stop(service.whole.access.find(service.tokens["cura"]))  # type: ignore[arg-type]
@@ -251,8 +255,11 @@ def test_what_was_revoked_after_the_backup_is_revoked_again(
     config = Config.load(path)
     forget(config.access)
     restored = restore_service(tmp_path / "copy", config, by="test")
-    assert len(restored.revoked) == 3
-    with closing(AccessStore(config.access)) as access:
+    assert len(restored.revoked) == 4
+    admitted = SignInConfig(issuer=person.issuer, client_id="c", subjects={"1": {"north": "analyst"}})
+    with closing(AccessStore(config.access, sign_in=admitted)) as access:
+        assert access.person(person.name) is not None
+        assert access.session(cookie or "") is None
         assert access.find(ben) is None
         caller = access.find(ana)
         assert caller is not None

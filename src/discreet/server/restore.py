@@ -264,7 +264,7 @@ def _restrict(draft: Path, manifest: Manifest, config: Config) -> list[str]:
     verify_log(ServiceLog(config.audit_log).path, whole=True, on_line=note)
     done = []
     with closing(AccessStore(draft)) as access:
-        known = {token.name for token in access.tokens()}
+        known = {token.name for token in access.tokens()} | {one.name for one, _ in access.identities()}
         for line in changes:
             event, name, dataset = line["event"], line.get("name", ""), str(line.get("dataset"))
             if event == "stop":
@@ -275,7 +275,7 @@ def _restrict(draft: Path, manifest: Manifest, config: Config) -> list[str]:
                 done.append(f"the role of {name} on {dataset} was withdrawn")
             elif name in known:
                 access.revoke(name, line["at"])
-                done.append(f"the token of {name} was revoked or replaced")
+                done.append(f"the token or sign-in of {name} was revoked or replaced")
     return done
 
 
