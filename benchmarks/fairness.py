@@ -89,6 +89,7 @@ def told(crowds: list[ConcurrentAnalysts]) -> dict[str, float]:
         "answers": len(taken),
         "per_second": round(sum(crowd.per_second() for crowd in crowds), 1),
         "p50_ms": round(1000 * taken[len(taken) // 2], 1),
+        "p90_ms": round(1000 * taken[int(0.9 * len(taken))], 1),
         "p99_ms": round(1000 * taken[int(0.99 * len(taken))], 1),
         "max_ms": round(1000 * taken[-1], 1),
     }

@@ -148,19 +148,22 @@ def attack(url: str, count: int, sent: bytes, *, flood: bool) -> Iterator[None]:
             client.close()
 
 
+ATTACKS = [
+    ("half-open", 1200, b"", False),
+    ("slow header", 1200, b"GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: ", False),
+    ("large body", 200, HEADERS + b"Content-Length: 1000000000000\r\n\r\n", True),
+    (
+        "large form",
+        200,
+        b"POST /login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\n",
+        True,
+    ),
+]
+"""Name, number of connections, what each sends first, and whether more follows without end."""
+
+
 @pytest.mark.parametrize(
-    ("count", "sent", "flood"),
-    [
-        (1200, b"", False),
-        (1200, b"GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: ", False),
-        (200, HEADERS + b"Content-Length: 1000000000000\r\n\r\n", True),
-        (
-            200,
-            b"POST /login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\n",
-            True,
-        ),
-    ],
-    ids=["half-open", "slow header", "large body", "large form"],
+    ("count", "sent", "flood"), [one[1:] for one in ATTACKS], ids=[one[0] for one in ATTACKS]
 )
 @pytest.mark.slow
 def test_health_and_the_stop_switch_answer_under_attack(
