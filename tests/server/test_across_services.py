@@ -12,7 +12,7 @@ from discreet import Column, Database, GaussianDP, RemoteDatabase, Schema
 from discreet.errors import DiscreetError, SchemaError
 from discreet.query.vertical import VerticalDatabases
 from discreet.schema.serialization import write_yaml
-from discreet.server.app import check
+from discreet.server.preflight import check
 from tests.server.conftest import RunningService, running, settings
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from discreet.ledger import Ledger
 from discreet.privacy import ZCDP
 from discreet.query import Database
 from discreet.server.access import AccessStore
-from discreet.server.app import check
 from discreet.server.audit_log import ServiceLog
 from discreet.server.config import Config
+from discreet.server.preflight import check
 from discreet.server.service import Service
 from tests.server.conftest import ROWS, running, settings, write_table
 

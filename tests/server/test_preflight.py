@@ -21,7 +21,7 @@ from discreet.errors import (
 )
 from discreet.ledger import Ledger
 from discreet.server import app
-from discreet.server.app import check
+from discreet.server.preflight import check
 from tests.cli.run import discreet
 from tests.server.conftest import configured, overheard, running
 

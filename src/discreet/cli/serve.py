@@ -41,10 +41,10 @@ def serve(
             f"{config}: ready. The service answers queries on {_names(settings)} at {settings.listen}.\n"
         )
         return
-    from discreet.server import app
-
     if check:
-        settings = app.check(config)
+        from discreet.server import preflight
+
+        settings = preflight.check(config)
         if settings.sign_in is not None:
             from discreet.server.oidc import check_provider
 
@@ -58,6 +58,8 @@ def serve(
                 f"{len(settings.sign_in.subjects)} by subject, {len(settings.sign_in.groups)} groups.\n"
             )
         return
+
+    from discreet.server import app
 
     def print_address(address: str, service: "Service") -> None:
         write_out(f"discreet answers queries on {_names(service.config)} at {address}\n")

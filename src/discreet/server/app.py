@@ -1,4 +1,4 @@
-"""The ASGI application of a service, the checks before its start, and the server that runs it."""
+"""The ASGI application of a service, and the server that runs it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import math
 import os
 import signal
 import socket
-import ssl
 import sys
 import threading
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +19,6 @@ from discreet.errors import (
     DataError,
     DiscreetError,
     EngineFailed,
-    LedgerError,
-    LedgerTampered,
-    LedgerUnavailable,
     MissingExtra,
     ParameterError,
 )
@@ -45,32 +40,24 @@ except ImportError:  # pragma: no cover - reported as an error of the package
         "uvicorn is needed to run the service, and is not installed. Run `pip install 'discreet[serve]'`."
     ) from None
 
-from discreet.ledger import Ledger
-from discreet.pipeline.sources import resolve_source
 from discreet.privacy.receipt import product_version
-from discreet.query.curation import Curation
 from discreet.server.api.openapi import reference_routes
 from discreet.server.api.routes import api_routes
-from discreet.server.audit_log import ServiceLog
 from discreet.server.config import Config
-from discreet.server.dataset import ledger_limits, load_schema, recognize_table
 from discreet.server.health import INTERVAL
 from discreet.server.middleware import HostMiddleware, ServiceMiddleware
 from discreet.server.monitoring import LOGGING, METRICS_FOLDER, Metrics, RouteTemplates, log
 from discreet.server.pages import router
 from discreet.server.pages.page import PageRequest
+from discreet.server.preflight import check
 from discreet.server.service import Service, check_change
-from discreet.tables import open_table
 from discreet.tables.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from discreet.schema import Schema
-    from discreet.server.config import Tls
-    from discreet.server.dataset_config import DatasetConfig
 
-__all__ = ["check", "serve"]
+__all__ = ["serve"]
 
 _MINUTE = 60.0
 CONFIG = "DISCREET_SERVE_CONFIG"
@@ -83,139 +70,6 @@ _SWITCH = 5e-4  # seconds that one thread computes while others wait: each commi
 _KEEP_ALIVE = 30  # seconds that an idle connection stays open
 _BACKLOG = 512  # connections that wait to be accepted, and that are accepted at once
 _START_TIMEOUT = 600  # seconds after which a worker that does not respond is replaced
-
-
-def check(path: str | os.PathLike[str]) -> Config:
-    """Check a configuration without changing anything, and return it.
-
-    Checks the keys, the schemas, the first rows of every table, files and folders, and the certificate; and
-    for a ledger that exists, that it belongs to this configuration and to the audit log. A ledger in
-    PostgreSQL is first opened when the service starts.
-
-    Raises
-    ------
-    DiscreetError
-        The message says what is wrong, and the way out.
-
-    Privacy
-    -------
-    The operator, who may see the table, learns which cell of its first rows cannot be read, never its
-    content.
-    """
-    config = Config.load(path)
-    for entry in config.datasets.values():
-        _check_table_exists(entry)
-        schema = load_schema(entry)
-        Curation.from_schema(schema, ids=entry.keep_ids)
-        _check_table(entry, schema)
-    _check_files(config)
-    if config.tls is not None:
-        _check_tls(config.tls)
-    if config.sign_in is not None:
-        import discreet.server.oidc  # noqa: F401 - says which extra is missing
-
-        config.sign_in.client_secret()
-    for entry in config.datasets.values():
-        _check_ledger(config, entry, load_schema(entry))
-    return config
-
-
-def _is_file(source: str) -> bool:
-    return "://" not in source and not source.startswith("demo:")
-
-
-def _check_table_exists(entry: DatasetConfig) -> None:
-    """Refuse a missing table before its schema is looked for, so that a mistyped path is named as such."""
-    if _is_file(entry.table) and not Path(entry.table).exists():
-        raise ParameterError(
-            f"datasets.{entry.name}.table of the configuration must be a file that can be read, and there is "
-            f"no {entry.table!r}. Correct it; paths are relative to the configuration."
-        )
-
-
-def _check_table(entry: DatasetConfig, schema: Schema) -> None:
-    """Refuse a table without rows or without a declared column."""
-    with open_table(resolve_source(entry.table), schema=schema) as table:
-        rows = table.batches(schema, rows=1)  # raises for declared columns that are missing
-        if _is_file(entry.table) and next(rows, None) is None:
-            raise ParameterError(
-                f"datasets.{entry.name}.table of the configuration must have at least one row, and "
-                f"{entry.table!r} has none. Export it again."
-            )
-
-
-def _check_files(config: Config) -> None:
-    """Refuse files of the service whose folder cannot be written to."""
-    paths = {"jobs": config.jobs}
-    if isinstance(config.audit_log, Path):
-        paths = {"audit_log": config.audit_log}
-    if _is_file(config.access):
-        paths["access"] = Path(config.access)
-    for name, entry in config.datasets.items():
-        if _is_file(entry.ledger):
-            paths[f"datasets.{name}.ledger"] = Path(entry.ledger)
-    for key, path in paths.items():
-        if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
-            raise ParameterError(
-                f"{key} of the configuration must be in a folder that can be written to, and "
-                f"{str(path.parent)!r} is not. Make it, or name another."
-            )
-        if path.is_dir():
-            raise ParameterError(
-                f"{key} of the configuration must be a file, and {str(path)!r} is a folder. Name a file in "
-                "it; it is made."
-            )
-
-
-def _check_tls(tls: Tls) -> None:
-    """Refuse a certificate and key that cannot be read or do not belong together."""
-    for key, path in (("certificate", tls.certificate), ("key", tls.key)):
-        if not (path.is_file() and os.access(path, os.R_OK)):
-            raise ParameterError(
-                f"tls.{key} of the configuration must be a file that can be read, and {str(path)!r} is "
-                "not. Give a PEM file, and let the service's user read it."
-            )
-    try:
-        # An empty password, since a service has no terminal to ask for a passphrase.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key, password="")
-    except (ssl.SSLError, ValueError):
-        raise ParameterError(
-            f"tls.key of the configuration must be the private key of tls.certificate, and {str(tls.key)!r} "
-            f"is not that of {str(tls.certificate)!r}. Both are PEM files, the key without a passphrase and "
-            "the certificate with those that vouch for it."
-        ) from None
-
-
-def _check_ledger(config: Config, entry: DatasetConfig, schema: Schema) -> None:
-    """Refuse a ledger that is missing, is another one or has other limits, before a new one is created."""
-    if not _is_file(entry.ledger):
-        return
-    audit_log = ServiceLog(config.audit_log)
-    if not Path(entry.ledger).exists():
-        position = audit_log.last_position(entry.name)
-        if position is not None:
-            raise LedgerTampered(
-                f"ledger {entry.ledger!r} must be there, since the audit log {str(audit_log.path)!r} says "
-                f"that its row {position.row} paid for an answer, and is not. Put the newest backup in its "
-                "place with `discreet ledger restore`; if there is none, move the log away only after "
-                "lowering the limit by what was lost."
-            )
-        recognize_table(entry, schema).require(new_ledger=entry.new_ledger)
-        return
-    limits = ledger_limits(entry, schema)
-    limits |= {"dataset": None, "dataset_limit": None}  # a data set is opened by the start
-    try:
-        ledger = Ledger.open(entry.ledger, **limits)
-    except (LedgerUnavailable, LedgerTampered):
-        raise
-    except LedgerError as problem:
-        raise LedgerError(
-            f"{problem} (That is ledger, limit, analyst_limit, rule and order of datasets.{entry.name}: "
-            "write what the ledger was made with.)"
-        ) from None
-    with closing(ledger):
-        audit_log.compare(entry.name, ledger)
-    recognize_table(entry, schema).require(new_ledger=entry.new_ledger)
 
 
 def reload(service: Service, by: str) -> dict[str, list[str]]:
