@@ -118,7 +118,7 @@ def test_two_workers_on_postgresql_share_one_budget(
 
 def kill_under_questions(folder: Path, kills: int) -> dict[str, int]:
     """Kill a service under eight analysts again and again, verify the books, and return what was counted."""
-    service = Served(folder, limits={"per_minute": 10**6})
+    service = Served(folder, limits={"per_minute": 10**6}, new_ledger=True)
     tokens = service.tokens(8)
     endless = [counts(i) for i in range(len(tokens))]
     said: list[Exchange] = []

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import shutil
 import socket
+import sqlite3
+import warnings
+from contextlib import closing
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,13 +19,15 @@ from cryptography.x509.oid import NameOID
 
 from discreet.errors import (
     DataError,
+    DiscreetWarning,
     LedgerError,
     LedgerTampered,
     ParameterError,
     SchemaError,
+    SourceError,
 )
 from discreet.ledger import Ledger
-from discreet.server import app
+from discreet.server import app, preflight
 from discreet.server.preflight import check
 from tests.cli.run import discreet
 from tests.server.conftest import configured, overheard, running
@@ -166,7 +173,7 @@ def test_a_lost_ledger_is_refused_before_an_empty_one_takes_its_place_so_that_a_
     (tmp_path / "town.ledger").unlink()
     path = configured(tmp_path)
     for begin in (lambda: check(path), lambda: app.serve(path, ready=lambda *_: None)):
-        with pytest.raises(LedgerTampered, match=r"row 4 paid for an answer, and is not.*ledger restore"):
+        with pytest.raises(LedgerTampered, match=r"row 4 paid for an answer, and is not.*service restore"):
             begin()
     assert not (tmp_path / "town.ledger").exists()
     done = discreet("ledger", "restore", "kept.ledger", "--to", "town.ledger", cwd=tmp_path)
@@ -201,3 +208,71 @@ def test_who_has_no_configuration_at_hand_is_told_how_to_name_it(tmp_path: Path)
     done = discreet("token", "list", cwd=tmp_path)
     assert done.code == 1
     assert "Give its path, or set DISCREET_CONFIG" in done.err
+
+
+def test_a_check_finds_stores_of_other_formats_and_changes_nothing(tmp_path: Path) -> None:
+    path = configured(tmp_path)
+    with running(tmp_path):
+        pass
+    for name, statement in (
+        ("access.db", "UPDATE about SET format = {}"),
+        ("audit.jsonl.jobs", "PRAGMA user_version = {}"),
+    ):
+        right = 2 if name == "access.db" else 1
+        for wrong, words in ((right - 1, "earlier version"), (right + 1, "later version")):
+            with closing(sqlite3.connect(tmp_path / name)) as file:
+                file.execute(statement.format(wrong))
+                file.commit()
+            before = (tmp_path / name).read_bytes()
+            with pytest.raises(SourceError, match=words):
+                check(path)
+            assert (tmp_path / name).read_bytes() == before
+        with closing(sqlite3.connect(tmp_path / name)) as file:
+            file.execute(statement.format(right))
+            file.commit()
+    check(path)
+
+
+def test_a_check_looks_for_room_on_the_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = configured(tmp_path)
+    free = [0]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free[0]))
+    with pytest.raises(ParameterError, match="must be on a disk with 16 MB of room"):
+        check(path)
+    free[0] = 100 << 20
+    with pytest.warns(DiscreetWarning, match="a disk with 100 MB of room"):
+        check(path)
+
+
+def test_a_check_compares_connections_with_the_limit_of_open_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight, "permitted_files", lambda: 1024)
+    with pytest.warns(DiscreetWarning, match="512 will be used"):
+        check(configured(tmp_path))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check(configured(tmp_path, limits={"connections": 512}))
+
+
+def test_a_check_compares_a_ledger_in_postgresql_and_makes_none(tmp_path: Path, postgres_url: str) -> None:
+    changed: dict[str, Any] = {"ledger": f"{postgres_url}#town", "access": f"{postgres_url}#access"}
+    path = configured(tmp_path, **changed)
+    check(path)
+    assert Ledger.identity_at(f"{postgres_url}#town") is None
+    with running(tmp_path, **changed):
+        pass
+    check(path)
+    with pytest.raises(LedgerError, match="write what the ledger was made with"):
+        check(configured(tmp_path, **changed, limit={"rho": 9.0}))
+    import psycopg
+
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("DROP SCHEMA discreet_town CASCADE")
+    with pytest.raises(LedgerTampered, match="ledger in PostgreSQL must be there"):
+        check(configured(tmp_path, **changed))
+
+
+def test_a_check_finds_an_access_store_that_cannot_be_reached(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="must be a database that can be reached"):
+        check(configured(tmp_path, access="postgresql://nobody@127.0.0.1:1/nothing#access"))

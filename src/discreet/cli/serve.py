@@ -52,6 +52,10 @@ def serve(
         write_out(
             f"{config}: valid. The service would answer queries on {_names(settings)} at {settings.listen}.\n"
         )
+        write_out(
+            "Checked: tables, schemas, ledgers, access, audit log, jobs, room on disk and open files. "
+            "Nothing was changed.\n"
+        )
         if settings.sign_in is not None:
             write_out(
                 f"People would sign in through {settings.sign_in.issuer}, which answers: "

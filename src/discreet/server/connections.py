@@ -185,14 +185,24 @@ class ServiceProtocol(H11Protocol):
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self.abort)
 
 
-def raise_file_limit() -> int:
-    """Allow this process as many open files as the system permits, at most 65,536; return how many."""
+def permitted_files() -> int:
+    """Return how many files the system permits this process to open, at most 65,536."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
         return _MOST_FILES
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+
+
+def raise_file_limit() -> int:
+    """Allow this process as many open files as the system permits, at most 65,536; return how many."""
+    most = permitted_files()
+    try:
+        import resource
+    except ImportError:
+        return most
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         soft = most

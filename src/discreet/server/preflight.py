@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
 import ssl
+import warnings
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from discreet.errors import LedgerError, LedgerTampered, LedgerUnavailable, ParameterError
+from discreet.errors import DiscreetWarning, LedgerError, LedgerTampered, LedgerUnavailable, ParameterError
 from discreet.ledger import Ledger
 from discreet.pipeline.sources import resolve_source
 from discreet.query.curation import Curation
+from discreet.server.access_database import check_format
 from discreet.server.audit_log import ServiceLog
 from discreet.server.config import Config
+from discreet.server.connections import permitted_files
 from discreet.server.dataset import ledger_limits, load_schema, recognize_table
+from discreet.server.upgrade import read_formats
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
@@ -22,13 +27,16 @@ if TYPE_CHECKING:
     from discreet.server.config import Tls
     from discreet.server.dataset_config import DatasetConfig
 
+_LEAST_ROOM = 16 << 20  # bytes on a disk without which a service does not start
+_LITTLE_ROOM = 1 << 30  # bytes below which there is a warning
+
 
 def check(path: str | os.PathLike[str]) -> Config:
     """Check a configuration without changing anything, and return it.
 
-    Checks the keys, the schemas, the first rows of every table, files and folders, and the certificate; and
-    for a ledger that exists, that it belongs to this configuration and to the audit log. A ledger in
-    PostgreSQL is first opened when the service starts.
+    Checks the keys, the schemas, the first rows of every table, the engines, files, folders and their room on
+    disk, the certificate, the limit of open files, and the formats of access and jobs; and for a ledger that
+    exists, in a file or in PostgreSQL, that it belongs to this configuration and to the audit log.
 
     Raises
     ------
@@ -47,6 +55,9 @@ def check(path: str | os.PathLike[str]) -> Config:
         Curation.from_schema(schema, ids=entry.keep_ids)
         _check_table(entry, schema)
     _check_files(config)
+    _check_open_files(config)
+    for store in read_formats(config):
+        check_format(store.key, store.address, store.written, store.known)
     if config.tls is not None:
         _check_tls(config.tls)
     if config.sign_in is not None:
@@ -103,6 +114,37 @@ def _check_files(config: Config) -> None:
                 f"{key} of the configuration must be a file, and {str(path)!r} is a folder. Name a file in "
                 "it; it is made."
             )
+        _check_room(key, path.parent)
+
+
+def _check_room(key: str, folder: Path) -> None:
+    """Refuse a disk that is full, and warn of one that soon will be: without room nothing is answered."""
+    free = shutil.disk_usage(folder).free
+    if free < _LEAST_ROOM:
+        raise ParameterError(
+            f"{key} of the configuration must be on a disk with {_LEAST_ROOM >> 20} MB of room, and "
+            f"{str(folder)!r} has {free >> 20}. Make room, or name another place."
+        )
+    if free < _LITTLE_ROOM:
+        warnings.warn(
+            f"{key} of the configuration is on a disk with {free >> 20} MB of room. When it is full, no "
+            "query is answered: make room.",
+            DiscreetWarning,
+            stacklevel=2,
+        )
+
+
+def _check_open_files(config: Config) -> None:
+    """Warn where the system permits too few open files for the connections that the configuration permits."""
+    permitted, connections = permitted_files(), config.limits.connections
+    if permitted < 2 * connections:
+        warnings.warn(
+            f"limits.connections of the configuration is {connections}, and this user may open {permitted} "
+            f"files in one process, half of them for connections: {permitted // 2} will be used. Raise the "
+            "limit (LimitNOFILE of systemd, ulimits of a container), or lower limits.connections.",
+            DiscreetWarning,
+            stacklevel=2,
+        )
 
 
 def _check_tls(tls: Tls) -> None:
@@ -126,16 +168,15 @@ def _check_tls(tls: Tls) -> None:
 
 def _check_ledger(config: Config, entry: DatasetConfig, schema: Schema) -> None:
     """Refuse a ledger that is missing, is another one or has other limits, before a new one is created."""
-    if not _is_file(entry.ledger):
-        return
     audit_log = ServiceLog(config.audit_log)
-    if not Path(entry.ledger).exists():
+    if Ledger.identity_at(entry.ledger) is None:
         position = audit_log.last_position(entry.name)
         if position is not None:
+            shown = repr(entry.ledger) if _is_file(entry.ledger) else "in PostgreSQL"
             raise LedgerTampered(
-                f"ledger {entry.ledger!r} must be there, since the audit log {str(audit_log.path)!r} says "
+                f"ledger {shown} must be there, since the audit log {str(audit_log.path)!r} says "
                 f"that its row {position.row} paid for an answer, and is not. Put the newest backup in its "
-                "place with `discreet ledger restore`; if there is none, move the log away only after "
+                "place with `discreet service restore`; if there is none, move the log away only after "
                 "lowering the limit by what was lost."
             )
         recognize_table(entry, schema).require(new_ledger=entry.new_ledger)
