@@ -366,6 +366,7 @@ def test_every_page_fits_narrow_and_wide_screens_and_can_be_read_light_and_dark(
         "/datasets/town/curator/analysts/ana",
         "/datasets/town/curator/people",
         "/datasets/town/curator",
+        "/ as an operator",
     ]
     enter(page, service, "ana")
     for path in places:
@@ -379,6 +380,11 @@ def test_every_page_fits_narrow_and_wide_screens_and_can_be_read_light_and_dark(
             service.backend.attack(patience=600)
             page.follow("form[action='/datasets/town/curator/attack'] button")
             page.click(".confirm summary")
+        elif path == "/ as an operator":
+            service.client("opal")
+            page.follow(".who button")
+            enter(page, service, "opal")
+            page.visit(f"{service.url}/")
         else:
             page.visit(service.url + path)
         page.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")

@@ -172,6 +172,7 @@ def test_an_operator_sees_what_a_configuration_changes_before_it_does(
     shown = read(operator.send(page, "/reload#reload", do="check").text)
     owes_nothing(shown)
     assert "village would be added." in shown.text
+    assert shown.one("a", aria_current="page").text == "Data sets"
     assert "village" not in service.whole.datasets
     assert operator.client.post("/reload", data={"csrf": "wrong", "do": "change"}).status_code == 403
     for who in ("ana", "cura"):

@@ -274,7 +274,8 @@ class PageRequest:
     def _nav_items(self, caller: Caller) -> tuple[NavItem, ...]:
         """Return the links of the top bar: to all data sets, and to the pages of the current one."""
         links = [("/", "Data sets"), ("/docs", "API")]
-        path = section = self.http.url.path
+        path = self.http.url.path
+        section = "/" if path == "/reload" else path
         if self._target is not None:
             links[1:1] = [
                 (self.base, "Ask"),
