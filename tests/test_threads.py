@@ -1,12 +1,16 @@
 """Small products run on one thread, and the others are given back."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits  # type: ignore[import-untyped]
 
-from discreet import ApproxDP, threads
+from discreet import ApproxDP, Column, GaussianRelease, Schema, audit, threads
 from discreet.learn import PrivateKMeans, PrivateLogisticRegression
 from discreet.learn.perturbation import mean_loss
+from discreet.noise import Stream
+from discreet.release import ReleasePlan
 from discreet.threads import one_thread
 
 
@@ -63,5 +67,25 @@ def test_fit_uses_one_thread(monkeypatch: pytest.MonkeyPatch, name: str) -> None
             PrivateLogisticRegression(privacy=privacy, bounds=(-1, 1), classes=(0, 1), random_state=1).fit(
                 X, y
             )
+    assert seen
+    assert set().union(*seen) == {1}
+
+
+@pytest.mark.parametrize("name", ["attack_claims", "attack_prior"])
+def test_attacks_use_one_thread(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    seen: list[set[int]] = []
+    schema = Schema(columns=[Column(name, lower=0, upper=1) for name in "xy"])
+    privacy = ApproxDP(epsilon=1, delta=1e-6)
+    plan = GaussianRelease(privacy=privacy, schema=schema).plan(schema, 200)
+    draw = ReleasePlan.noise
+
+    def watched(*arguments: Any) -> dict[str, Any]:
+        seen.append(_numbers())
+        return draw(*arguments)
+
+    monkeypatch.setattr(ReleasePlan, "noise", watched)
+    options: dict[str, Any] = {"n": 200} if name == "attack_prior" else {}
+    with threadpool_limits(2):
+        getattr(audit, name)(plan, stream=Stream.from_seed(1), **options)
     assert seen
     assert set().union(*seen) == {1}

@@ -29,6 +29,7 @@ from discreet.ranks import rank_values
 from discreet.release.keystream import sampling_stream
 from discreet.release.kinds import is_masked
 from discreet.release.synthetic.plan import LEAST_ROWS
+from discreet.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,6 +124,7 @@ class MemberComparison(AttackRecord):
         return f"{self.attack}: {self.sentence}"
 
 
+@one_thread()
 def attack_members(
     method: SyntheticRelease | MaskedRelease,
     rows: Mapping[str, AnyArray],

@@ -29,6 +29,7 @@ from discreet.noise import uniform_integers
 from discreet.noise.stream import Stream, stream_or_fresh
 from discreet.noise_law import InvariantLaw
 from discreet.release.mechanism import uniform_prior
+from discreet.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -86,6 +87,7 @@ class PlannedAttacks:
     name: str = "release"
 
 
+@one_thread()
 def attack_prior(
     plan: ReleasePlan,
     *,

@@ -15,6 +15,7 @@ from discreet.audit.channel import AdditiveChannel, SampledChannel
 from discreet.audit.targets import MOST_ROWS, Target, count_rows, plan_targets
 from discreet.errors import ParameterError
 from discreet.noise_law import Additive, InvariantLaw
+from discreet.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,6 +51,7 @@ class _Population:
     drowned: bool
 
 
+@one_thread()
 def attack_file(
     plan: ReleasePlan, columns: Mapping[str, AnyArray], *, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Guess, ...]:

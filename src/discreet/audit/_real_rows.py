@@ -15,6 +15,7 @@ from discreet.audit.targets import MOST_ROWS, Target, group_by_person, plan_targ
 from discreet.errors import ParameterError
 from discreet.noise import permutation
 from discreet.noise.stream import Stream, stream_or_fresh
+from discreet.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,6 +36,7 @@ POPULATION = (
 RECORDS = "true and published records of {n:,} other people, and the published row"
 
 
+@one_thread()
 def attack_rows(
     plan: ReleasePlan,
     rows: Mapping[str, AnyArray],

@@ -21,6 +21,7 @@ from discreet.errors import DataError, DiscreetWarning
 from discreet.noise import permutation
 from discreet.noise.stream import Stream, stream_or_fresh
 from discreet.release.kinds import is_invariant_plan
+from discreet.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,6 +43,7 @@ _MEMBERSHIP_BLOCK = 128
 _FEWEST = 24
 
 
+@one_thread()
 def attack_records(
     plan: ReleasePlan,
     rows: Mapping[str, AnyArray],

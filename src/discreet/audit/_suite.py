@@ -39,6 +39,7 @@ from discreet.errors import ParameterError
 from discreet.noise.stream import Stream, stream_or_fresh
 from discreet.noise_law import InvariantLaw
 from discreet.privacy import NoPromise, PureDP
+from discreet.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,6 +64,7 @@ _ATTACKS: tuple[tuple[str, tuple[Family, ...]], ...] = (
 _EVERY_KIND = frozenset({*DP_KINDS, "error-floor"})
 
 
+@one_thread()
 def attack_claims(
     plan: ReleasePlan, *, failure_probability: float = 1e-6, stream: Stream | None = None
 ) -> tuple[AuditResult, ...]:
