@@ -153,8 +153,7 @@ class LargeMarginConstants(ProblemConstants):
             components=self.components,
             smoothing=self.smoothing,
             regularization=regularization,
-            linear=largest + traced,
-            linear_error=0.0 if linear_term is None else linear_term.float_error(largest),
+            linear=(largest + traced, 0.0 if linear_term is None else linear_term.float_error(largest)),
             constrained=self.constrained,
         )
 

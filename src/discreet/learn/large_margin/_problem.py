@@ -234,8 +234,7 @@ class MarginProblem:
             components=self.components,
             smoothing=self.smoothing,
             regularization=self.regularization,
-            linear=self._linear,
-            linear_error=self.linear_term_error,
+            linear=(self._linear, self.linear_term_error),
             constrained=constrained,
         )
 
@@ -291,8 +290,7 @@ def gradient_descent(
     components: int,
     smoothing: float,
     regularization: float,
-    linear: float,
-    linear_error: float,
+    linear: tuple[float, float],
     constrained: bool,
 ) -> GradientDescent:
     """Return what gradient steps are certain to reach, for every table of this shape.
@@ -303,10 +301,8 @@ def gradient_descent(
         Numbers of rows, of coordinates of an embedded row, and of classes.
     components, smoothing, regularization
         As for :class:`MarginProblem`.
-    linear : float
-        Bound on the norm of all linear terms.
-    linear_error : float
-        Bound on how far the linear term is from the one that was drawn.
+    linear : tuple of float
+        Bounds on the norm of all linear terms, and on how far they are from the one that was drawn.
     constrained : bool
         Whether each step ends with a projection to positive semidefinite matrices.
 
@@ -320,13 +316,14 @@ def gradient_descent(
     ---------
     docs/explanation/theorems/solver-tolerance.md
     """
+    largest, drawn_error = linear
     # Loss by one rival at w = 0, where its soft minimum is -log(components).
     worst = float(huber_hinge(np.array(1 + math.log(components)), smoothing))
-    norm = math.sqrt(2 * n_rows * (n_classes - 1) * worst / regularization) + linear / regularization
+    norm = math.sqrt(2 * n_rows * (n_classes - 1) * worst / regularization) + largest / regularization
     curvature = loss_curvature(n_rows, n_classes, smoothing, components) + regularization
     # All points of the descent stay within twice that norm of 0.
     error = rounding_error(n_rows, p, n_classes, smoothing, 2 * norm, components=components)
-    error += _linear_error(n_classes * components, 2 * regularization * norm, linear) + linear_error
+    error += _linear_error(n_classes * components, 2 * regularization * norm, largest) + drawn_error
     # A quotient and a difference more, of vectors no longer than 2 norm each, and a projection of their sum.
     step = 8 + (4 * PROJECTION * p if constrained else 0)
     return GradientDescent(
