@@ -283,7 +283,7 @@ def test_columns_that_follow_one_that_is_not_there_keep_their_tables(monkeypatch
     some = method.generate(200, where={"c0": 1, "c1": 2, "c2": 3})
     assert {len(set(some[name])) for name in ("c0", "c1", "c2")} == {1}
     # Weights of rows along a tree alone would let a few rows stand for all.
-    monkeypatch.setattr("discreet.release.synthetic.sample.MOST_FITTED", 0)
+    monkeypatch.setattr("discreet.release.synthetic.rows.MOST_FITTED", 0)
     assert pair_distance(rows, method.release(rows).columns, 6) > 0.055
 
 

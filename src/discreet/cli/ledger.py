@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from discreet.cli.console import Console, write_out
-from discreet.cli.options import Json
+from discreet.cli.options import Json, open_existing_ledger
 
 if TYPE_CHECKING:
-    from discreet.ledger import Ledger, Rule
+    from discreet.ledger import Rule
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help=("Show and manage what was charged for a data set.")
@@ -229,19 +229,6 @@ def _parse_head(text: str) -> tuple[int, str]:
             "Write them as ROW:HASH."
         )
     return int(row), digest
-
-
-def open_existing_ledger(place: str) -> "Ledger":
-    """Return an opened ledger; refuse a place without one instead of making it."""
-    from discreet.errors import LedgerError
-    from discreet.ledger import Ledger
-
-    if "://" not in place and not Path(place).exists():
-        raise LedgerError(
-            f"There is no ledger {place!r}. It is made by the first release, or with `discreet ledger "
-            "create`."
-        )
-    return Ledger.open(place)
 
 
 def _read_receipts(path: Path) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ import typer
 if TYPE_CHECKING:
     from discreet.client.database import RemoteDatabase
     from discreet.errors import BudgetExceeded
+    from discreet.ledger import Ledger
     from discreet.pipeline.options import Signing
     from discreet.schema import Schema
 
@@ -382,3 +383,16 @@ def _refuse_constant(word: str) -> Any:
     from discreet.errors import ParameterError
 
     raise ParameterError(f"An option must be a finite number, was {word}.")
+
+
+def open_existing_ledger(place: str) -> "Ledger":
+    """Return an opened ledger; refuse a place without one instead of making it."""
+    from discreet.errors import LedgerError
+    from discreet.ledger import Ledger
+
+    if "://" not in place and not Path(place).exists():
+        raise LedgerError(
+            f"There is no ledger {place!r}. It is made by the first release, or with `discreet ledger "
+            "create`."
+        )
+    return Ledger.open(place)

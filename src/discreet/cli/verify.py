@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from discreet.cli.console import Console
-from discreet.cli.ledger import open_existing_ledger
-from discreet.cli.options import PASSPHRASE, TABLE, Json, SparkMaster, passphrase_for
+from discreet.cli.options import PASSPHRASE, TABLE, Json, SparkMaster, open_existing_ledger, passphrase_for
 
 
 def verify(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,13 @@ from discreet.pipeline import _plan_stages, _release_stages
 from discreet.pipeline._output import (
     INTERNAL,
     PUBLIC,
+    RESUME,
+    WORK,
     ReleaseKey,
     build_folder,
     check_target_folder,
     load_signing_key,
 )
-from discreet.pipeline._spark import check_answers_alone, open_database, open_parts, publish_parts
 from discreet.pipeline._stages import Stages, close_ledger, describe_tuning, log_failure, parse_about
 from discreet.pipeline.answered_release import make_answering_method, publish_answers
 from discreet.pipeline.methods import (
@@ -40,6 +42,7 @@ from discreet.pipeline.table_registry import open_charged_ledger
 from discreet.query.interface import PrivateTable
 from discreet.release.kinds import is_synthetic
 from discreet.release.readable import readable_columns, write_readable
+from discreet.release.spark import PartitionedTable
 from discreet.report.findings import Findings, WhatIf
 from discreet.report.folder.folder import (
     DATA,
@@ -53,14 +56,18 @@ from discreet.report.folder.model_files import write_answers, write_classifier, 
 from discreet.report.pages.render import write_report
 from discreet.report.statement.build import build_statement
 from discreet.report.statement.table import TableSubject
-from discreet.tables.spark import is_spark_source
+from discreet.tables.spark import is_spark_source, open_session
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+    from discreet.ledger import Ledger
+    from discreet.pipeline.options import KeyEscrow
     from discreet.privacy import Promise
-    from discreet.release import ReleaseMethod
+    from discreet.query.database import Database
+    from discreet.release import Publication, ReleaseMethod
+    from discreet.release.base import Watch
     from discreet.schema import Schema
 
 ATTACKS, REPORT = "attacks.json", "report.html"
@@ -340,3 +347,98 @@ def publish(
             counted=publication.receipt.recorded,
         ),
     )
+
+
+def open_parts(source: Any, schema: Schema, internal: Path, spark: SparkOptions) -> PartitionedTable:
+    """Return the table as the workers of Spark read it, with its private folder in an internal one."""
+    return PartitionedTable(source, schema, internal / WORK, session=spark.session, master=spark.master)
+
+
+def check_answers_alone(spark: SparkOptions, escrow: KeyEscrow | None) -> None:
+    """Refuse what a synthetic release from answers of Spark has not: one key, and one charge to resume."""
+    for name, given in (("resume (--resume)", spark.resume), ("escrow (--keep-key)", escrow is not None)):
+        if given:
+            raise ParameterError(
+                f"{name} must be left out where Spark answers the questions of a synthetic release: each is "
+                "charged and answered by itself. Release the table without Spark, or leave it out."
+            )
+
+
+@contextlib.contextmanager
+def open_database(
+    source: Any, schema: Schema, ledger: Ledger | None, spark: SparkOptions
+) -> Iterator[Database]:
+    """Yield a database in Spark that answers the questions of a synthetic release.
+
+    Parameters
+    ----------
+    source : path, Spark data frame or spark:// URL
+        Table; of a path, Parquet files that all workers see.
+    schema : Schema
+        Declaration of the columns.
+    ledger : Ledger or None
+        Ledger that is charged; None: nothing is counted.
+    spark : SparkOptions
+        Cluster or session that answers the questions.
+    """
+    from discreet.query.database import Database  # loaded here, since other releases ask no questions
+
+    if not is_spark_source(source):
+        session = open_session(spark.master) if spark.session is None else spark.session
+        source = session.read.parquet(str(source))
+    database = Database(source, schema=schema, ledger=ledger)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def publish_parts(
+    method: ReleaseMethod,
+    parts: PartitionedTable,
+    draft: Path,
+    key: ReleaseKey,
+    *,
+    watch: Watch,
+    resume: bool,
+) -> Publication:
+    """Charge once and draw on the workers; a record in the draft says how to go on after a kill.
+
+    Parameters
+    ----------
+    method : ReleaseMethod
+        Method of the release, with its ledger.
+    parts : PartitionedTable
+        Table whose cells were checked.
+    draft : Path
+        Folder in which the release is built.
+    key : ReleaseKey
+        Key of the release, which is stored before the charge, and taken from the record to resume.
+    watch : callable
+        As for :meth:`ReleaseMethod.publish_parts`.
+    resume : bool
+        Whether the draft has the record of an earlier run.
+
+    Privacy
+    -------
+    The record holds the key, in a file that only its owner can read, until the release is complete: whoever
+    has it and the release has the true rows. It is written before the charge, which is named by key, plan and
+    rows and not made twice, so that no moment is left in which the table is paid for and cannot be drawn.
+    """
+    facts = {
+        "source": parts.digest,
+        "schema": parts.schema.digest,
+        "method, with its parameters,": method.plan_digest(parts.n_rows),
+    }
+    record = draft / INTERNAL / RESUME
+    if resume:
+        key.resume(record, facts)
+    else:
+        key.store(record, facts)
+    try:
+        return method.publish_parts(parts, draft / PUBLIC / DATA, stream=key.stream(), watch=watch)
+    except BaseException:
+        # Also when interrupted. A release that was not paid for has nothing to resume.
+        if not resume and not parts.is_paid:
+            record.unlink()
+        raise

@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from discreet.errors import PromiseError
+from discreet.privacy._bayes_bounded import keep_for_wrong_guess, wrong_guess_floor
 from discreet.privacy._error_floor import ColumnFloor, beyond_ceiling_error
-from discreet.privacy._wrong_guess import keep_for_wrong_guess, wrong_guess_floor
 from discreet.privacy.additive_noise import GaussianNoise, LaplaceNoise, Noise
 from discreet.privacy.priors import IntegerPrior, ListPrior, Prior, UniformPrior
 from discreet.privacy.roots import find_root

@@ -1,7 +1,7 @@
 """Engines that compute exact sums: one adapter for each, all with the same integers.
 
-``base`` is the interface of an engine, and ``tasks`` are what it computes; ``_duckdb`` is the default, and
-``_arrays`` sums kernels over small tables in memory; ``_postgres`` and ``_spark`` need their extras and are
+``base`` is the interface of an engine, and ``tasks`` are what it computes; ``_duckdb`` has the default, and
+one that sums kernels over small tables in memory; ``_postgres`` and ``_spark`` need their extras and are
 imported when they are used.
 """
 

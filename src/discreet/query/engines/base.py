@@ -436,7 +436,7 @@ def engine_for(source: Any) -> Engine:
 def kernel_engine_for(source: Any) -> Engine:
     """Return a new engine for a source about which mostly kernels are asked: arrays, if it is small."""
     if isinstance(source, Mapping) and len(next(iter(source.values()), ())) <= ROWS:
-        from discreet.query.engines._arrays import ArraysEngine
+        from discreet.query.engines._duckdb import ArraysEngine
 
         return ArraysEngine()
     return engine_for(source)

@@ -17,7 +17,7 @@ from discreet.query.curation import Curation
 from discreet.query.engines import kernel_engine_for
 from discreet.query.execution import QueryExecutor
 from discreet.query.unit_rows import check_matrix_allowed
-from discreet.release._rows import is_matrix, read_matrix
+from discreet.release._rows import is_matrix, matrix_cells, read_matrix
 from discreet.release.base import ALWAYS_OPEN, ReleaseMethod, collect_parameters
 from discreet.release.keystream import sampling_stream
 from discreet.release.publication import Publication, published_fields
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from discreet.release.base import Watch
     from discreet.release.synthetic.columns import DrawnColumns
     from discreet.release.synthetic.plan import SyntheticPlan
-    from discreet.schema import Column, Schema
+    from discreet.schema import Schema
 
 GROUPS = (
     "this table is about groups. Nobody's row is in it; what it says about a group of people is true of its "
@@ -254,7 +254,7 @@ class SyntheticRelease(ReleaseMethod):
         if is_matrix(X):
             check_matrix_allowed(schema, "X of SyntheticRelease.release")
             schema, rows = read_matrix(np.asarray(X), y, schema)
-            source = {name: _decode(schema.column(name), values) for name, values in rows.items()}
+            source = {name: matrix_cells(schema.column(name), values) for name, values in rows.items()}
         elif y is not None:
             raise ParameterError(
                 "y of SyntheticRelease.release must be left out unless X is a matrix. A table holds its "
@@ -496,11 +496,3 @@ class SyntheticRelease(ReleaseMethod):
         key = sampling_seed(receipt, self._digest, seed)
         stream = sampling_stream("rows", self._digest, key, size)
         return draw_rows(made, size, where or {}, stream)
-
-
-def _decode(column: Column, values: AnyArray) -> AnyArray:
-    """Return encoded cells of a matrix as a table holds them."""
-    if not column.is_category:
-        return values
-    levels = np.array(column.levels, dtype=object)
-    return levels[values]

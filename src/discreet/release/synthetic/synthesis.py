@@ -13,7 +13,7 @@ from discreet.release.keystream import sampling_stream
 from discreet.release.synthetic.arithmetic import add_along, add_up, divide
 from discreet.release.synthetic.projection import independent, project, rake
 from discreet.release.synthetic.questions import can_ask, to_margins
-from discreet.release.synthetic.sample import ROUNDS, count_pairs, draw_sample, weigh_sample
+from discreet.release.synthetic.rows import ROUNDS, count_pairs, draw_sample, weigh_sample
 from discreet.release.synthetic.sampling import draw_levels, fit_weights
 from discreet.release.synthetic.selection import (
     LEAST_SIGMAS,
