@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 from measure import peak_memory_mb, save
 
-from discreet.evaluation.samples import PairedSample
+from discreet.evaluation.tallies import PairedSample
 from discreet.noise import Stream
 from discreet.privacy import GaussianDP
 from discreet.release import GaussianRelease

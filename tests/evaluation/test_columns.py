@@ -10,7 +10,7 @@ import pytest
 
 from discreet import Column, Schema
 from discreet.evaluation.columns import MOST_BARS, compare_columns, correlate
-from discreet.evaluation.samples import PairedSample
+from discreet.evaluation.tallies import PairedSample
 from discreet.noise import Stream
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from discreet import ApproxDP, Column, Schema
-from discreet.evaluation.distances import TableTally
+from discreet.evaluation.tallies import TableTally
 from discreet.noise import Stream
 from discreet.release.synthetic import SyntheticRelease
 from discreet.report.findings import TableQuality

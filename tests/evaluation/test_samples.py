@@ -12,7 +12,7 @@ import pytest
 
 from discreet import Column, GaussianRelease, Schema
 from discreet.errors import ParameterError
-from discreet.evaluation.samples import PairedSample
+from discreet.evaluation.tallies import PairedSample
 from discreet.noise import Stream
 from tests.statistical import ALPHA
 from tests.statistical.checks import chi_square

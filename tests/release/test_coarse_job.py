@@ -16,7 +16,7 @@ from discreet import ApproxDP, Column, NoiseAwareClassifier, PureDP, Schema, loa
 from discreet.errors import ParameterError
 from discreet.evaluation.learning import measure_learning
 from discreet.evaluation.noise_aware import REFUSED, AwareModel, AwareRows, published_law
-from discreet.evaluation.samples import PairedSample
+from discreet.evaluation.tallies import PairedSample
 from discreet.noise import Stream
 from discreet.pipeline import KeyEscrow, Output, RunOptions
 from discreet.release import CoarseRelease, GaussianRelease

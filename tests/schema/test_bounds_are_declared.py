@@ -132,7 +132,7 @@ ALLOWED = {
     "release.masked._arguments:read_labeled_matrix": "of the declared classes",
     "evaluation.columns:_compare_number": "distance of two histograms, shown to the curator",
     "evaluation._models:LinearModel.distance": "how far two trained models are apart, shown to the curator",
-    "evaluation.samples:PairedSample._choose": "over random words that choose the curator's sample",
+    "evaluation.tallies:PairedSample._choose": "over random words that choose the curator's sample",
     "report.verify._noise_tests:AdditiveTest.update": "a stranger checks the published file",
     "report.verify._noise_tests:InRangeTest.__init__": "over a public table of probabilities",
     "report.pages._declared:code_example": "the text of a program for analysts of the published file",

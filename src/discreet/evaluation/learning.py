@@ -129,7 +129,7 @@ def measure_learning(
         Schema of the published table, as ``ReleasePlan.schema``.
     rows, published : mapping of str to array
         True and published rows of the same people, in the same order, as
-        :class:`~discreet.evaluation.samples.PairedSample` keeps them.
+        :class:`~discreet.evaluation.tallies.PairedSample` keeps them.
     plan : ReleasePlan
         Plan of the release; an invariant release is evaluated with the learner that it preserves.
     stream : Stream

@@ -12,10 +12,9 @@ import numpy as np
 from discreet.audit import max_success_probability, measure_risk
 from discreet.errors import DiscreetError, DiscreetWarning, ParameterError
 from discreet.evaluation._models import PredictionTask
-from discreet.evaluation.compared_rows import as_file
+from discreet.evaluation.compared_rows import as_file, noisy_means, noisy_tables
 from discreet.evaluation.exact_models import score_masked
 from discreet.evaluation.noise_aware import AwareModel, AwareRows
-from discreet.evaluation.question_noise import noisy_means, noisy_tables
 from discreet.evaluation.what_if import plan_epsilon
 from discreet.noise_law import ResponseLaw, SampledLaw
 from discreet.privacy import ApproxDP, ErrorFloor, PureDP

@@ -14,7 +14,7 @@ from discreet.audit import (
     measure_risk,
 )
 from discreet.errors import DataError, RiskTooHigh, SelfAttackFailed
-from discreet.evaluation.samples import PairedSample
+from discreet.evaluation.tallies import PairedSample
 from discreet.formatting import count_noun
 from discreet.noise import Stream
 from discreet.pipeline._stages import READABLE, check_every_cell

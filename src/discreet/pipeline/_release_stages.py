@@ -15,10 +15,9 @@ from discreet.audit import (
     attack_rows,
 )
 from discreet.evaluation.columns import compare_columns, correlate
-from discreet.evaluation.distances import TableTally
 from discreet.evaluation.exact_models import check_masked_model
 from discreet.evaluation.learning import choose_meter, measure_learning
-from discreet.evaluation.samples import PairedSample
+from discreet.evaluation.tallies import PairedSample, TableTally
 from discreet.evaluation.what_if import what_if
 from discreet.formatting import count_noun
 from discreet.noise import Stream

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import DiscreetError
 from discreet.evaluation.learning import choose_meter
-from discreet.evaluation.samples import PairedSample
+from discreet.evaluation.tallies import PairedSample
 from discreet.evaluation.what_if import EXPLAINED, estimate_sample_size, what_if
 from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.noise import Stream

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.audit import Guess, Reidentification, attack_file
 from discreet.errors import ParameterError
 from discreet.evaluation.noise_aware import AwareRows
-from discreet.evaluation.samples import PairedSample
+from discreet.evaluation.tallies import PairedSample
 from discreet.ledger.audit_log import FILE as LOG
 from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.noise import Stream
