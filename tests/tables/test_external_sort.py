@@ -30,6 +30,7 @@ def test_rows_come_out_as_if_all_had_been_sorted_at_once(
     memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(external_sort, "MEMORY", memory)
+    monkeypatch.setattr(external_sort, "_SPILL", 300)
     monkeypatch.setattr(external_sort, "_CHUNK", 500)
     sizes = [700, 1, 0, 2300]
     words = Stream.from_seed(1).words(sum(sizes))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MEMORY = 1 << 29
 """Bytes of rows up to which they are sorted in memory."""
+_SPILL = 1 << 26
+"""Bytes of rows that are held before they follow others to disk."""
 _CHUNK = 1 << 22  # bytes that are sorted at once: they fit into a processor's cache
 _BUCKETS = 256
 
@@ -42,21 +44,38 @@ def sort_by_words(batches: Iterator[list[AnyArray]], folder: Path | None) -> Ite
     """
     with _Buckets(folder) as buckets:
         for columns in batches:
-            buckets.add(_join_columns(columns))
-        for rows in buckets.chunks():
-            yield _sort_rows(rows)
+            buckets.add(columns)
+        for *columns, words in buckets.chunks():
+            order = word_order(words)
+            yield [values.take(order) for values in columns]
+
+
+class _Block(NamedTuple):
+    """Columns of some rows in the order of their buckets, and where the rows of each bucket end."""
+
+    columns: list[AnyArray]
+    ends: list[int]
+
+    def rows_of(self, first: int, last: int) -> list[AnyArray]:
+        """Return the columns of the buckets from `first` up to `last`."""
+        rows = slice(self.ends[first], self.ends[last])
+        return [values[rows] for values in self.columns]
 
 
 class _Buckets:
-    """Records by the first byte of their word: in memory, or in one nameless file for each bucket."""
+    """Rows by the first byte of their word: in memory, or in one nameless file for each bucket.
+
+    Columns stay apart, since a processor gathers the entries of one array faster than records of several.
+    """
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._held: list[tuple[AnyArray, Ints]] = []
+        self._held: list[_Block] = []
         self._size = 0
         self._counts = np.zeros(_BUCKETS, np.int64)
         self._files: list[BinaryIO] = []
-        self._dtype: np.dtype[Any] | None = None
+        self._spilled: list[list[int]] = []
+        self._dtypes: list[np.dtype[Any]] = []
         self._open = ExitStack()
 
     def __enter__(self) -> _Buckets:
@@ -65,64 +84,67 @@ class _Buckets:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def add(self, rows: AnyArray) -> None:
-        """Add records; once memory is full, all of them go to disk."""
-        bucket = (rows["word"] >> np.uint64(56)).astype(np.uint8)
+    def add(self, columns: list[AnyArray]) -> None:
+        """Add rows; once memory is full, all of them go to disk."""
+        bucket = (columns[-1] >> np.uint64(56)).astype(np.uint8)
+        order = np.argsort(bucket, kind="stable")
         counts = np.bincount(bucket, minlength=_BUCKETS)
-        self._held.append((rows.take(np.argsort(bucket, kind="stable")), np.cumsum(counts)))
+        ends = [0, *np.cumsum(counts).tolist()]
+        self._held.append(_Block([values.take(order) for values in columns], ends))
         self._counts += counts
-        self._size += rows.nbytes
-        self._dtype = rows.dtype
-        if self._size > MEMORY or self._files:
+        self._size += sum(values.nbytes for values in columns)
+        self._dtypes = [values.dtype for values in columns]
+        if self._size > (_SPILL if self._files else MEMORY):
             self._spill()
 
     def _spill(self) -> None:
+        """Write what is held to the files, in each of them column by column."""
         if not self._files:
             for _ in range(_BUCKETS):
                 nameless = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - the stack closes it
                 self._files.append(self._open.enter_context(nameless))
-        for rows, ends in self._held:
-            for file, start, end in zip(self._files, [0, *ends[:-1]], ends, strict=True):
-                if end > start:
-                    file.write(rows[start:end].tobytes())
+        for bucket, file in enumerate(self._files):
+            for values in self._join(bucket, bucket + 1):
+                file.write(values.data)
+        ends = np.array([block.ends for block in self._held])
+        self._spilled.append(np.diff(ends, axis=1).sum(axis=0).tolist())
         self._held.clear()
+        self._size = 0
 
-    def chunks(self) -> Iterator[AnyArray]:
-        """Yield the records of a few consecutive buckets at a time, unsorted."""
-        if self._dtype is None:
+    def chunks(self) -> Iterator[list[AnyArray]]:
+        """Yield the columns of a few consecutive buckets at a time, unsorted."""
+        if not self._dtypes:
             return
+        if self._files and self._held:
+            self._spill()
+        most = _CHUNK // sum(dtype.itemsize for dtype in self._dtypes)
         first = 0
         while first < _BUCKETS:
             last = first + 1
-            while last < _BUCKETS and self._counts[first : last + 1].sum() * self._dtype.itemsize <= _CHUNK:
+            while last < _BUCKETS and self._counts[first : last + 1].sum() <= most:
                 last += 1
-            rows = self._take(first, last)
-            if len(rows):
-                yield rows
+            if self._counts[first:last].any():
+                yield self._read(first, last) if self._files else self._join(first, last)
             first = last
 
-    def _take(self, first: int, last: int) -> AnyArray:
-        if not self._files:
-            starts = [int(ends[first - 1]) if first else 0 for _, ends in self._held]
-            parts = [r[s : e[last - 1]] for (r, e), s in zip(self._held, starts, strict=True)]
-            return np.concatenate(parts)
-        parts = []
-        for file in self._files[first:last]:
+    def _join(self, first: int, last: int) -> list[AnyArray]:
+        """Return the columns of some buckets from all blocks in memory."""
+        pieces = [block.rows_of(first, last) for block in self._held]
+        return [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
+
+    def _read(self, first: int, last: int) -> list[AnyArray]:
+        """Return the columns of some buckets from the files, which are then empty."""
+        pieces: list[list[AnyArray]] = [[] for _ in self._dtypes]
+        for bucket in range(first, last):
+            file = self._files[bucket]
             file.seek(0)
-            parts.append(np.frombuffer(file.read(), self._dtype))
+            content, start = file.read(), 0
             file.truncate(0)  # what was read need not stay on disk
-        return np.concatenate(parts)
-
-
-def _join_columns(columns: list[AnyArray]) -> AnyArray:
-    """Return the columns as one array of records."""
-    names = [f"f{i}" for i in range(len(columns) - 1)] + ["word"]
-    rows = np.empty(
-        len(columns[-1]), np.dtype([(name, c.dtype) for name, c in zip(names, columns, strict=True)])
-    )
-    for name, values in zip(names, columns, strict=True):
-        rows[name] = values
-    return rows
+            for counts in self._spilled:
+                for parts, dtype in zip(pieces, self._dtypes, strict=True):
+                    parts.append(np.frombuffer(content, dtype, counts[bucket], start))
+                    start += counts[bucket] * dtype.itemsize
+        return [np.concatenate(parts) for parts in pieces]
 
 
 def word_order(words: Words) -> Ints:
@@ -131,9 +153,3 @@ def word_order(words: Words) -> Ints:
     ordered = words.take(order)
     # Equal words are rare, and the sort that keeps their order takes longer.
     return np.argsort(words, kind="stable") if (ordered[1:] == ordered[:-1]).any() else order
-
-
-def _sort_rows(rows: AnyArray) -> list[AnyArray]:
-    rows = rows.take(word_order(np.ascontiguousarray(rows["word"])))
-    assert rows.dtype.names is not None
-    return [np.ascontiguousarray(rows[name]) for name in rows.dtype.names[:-1]]
