@@ -106,7 +106,7 @@ ALLOWED = {
     "learn._sums_base:SumsClassifier._is_scored": "over the standard deviations of noise, which are public",
     "learn._sums_base:SumsClassifier._take_levels": "of the declared classes",
     "learn._sums_base:SumsEstimator._schema_from_bounds": "only where nothing is promised",
-    "learn.noise_aware._classifier:NoiseAwareClassifier._label": "of labels that were published already",
+    "learn.noise_aware._learners:NoiseAwareClassifier._label": "of labels that were published already",
     "learn.noise_aware.estimators:_inverse_root": "over moments of rows that were published already",
     "learn.noise_aware.estimators:diagonal_slopes": "over moments of rows that were published already",
     "learn.noise_aware.base:clear_law": "units of rows that were published as they are",

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discreet.server import work
-from discreet.server.fair_queue import FairQueue
-from discreet.server.work import WorkBudget, WorkModel, texts_of
+from discreet.server.work import FairQueue, WorkBudget, WorkModel, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

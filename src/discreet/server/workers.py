@@ -2,7 +2,7 @@
 
 With one thread per query, queries would wait for one another at the ledger, at the engine and at the audit
 log. A worker takes waiting queries through these steps as one batch, first those of callers who used less
-(:mod:`~discreet.server.fair_queue`). Heavy queries have one thread of their own, which leaves most of the
+(:mod:`~discreet.server.work`). Heavy queries have one thread of their own, which leaves most of the
 processor to the others while there are any.
 """
 
@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from discreet.batching import PACE, run_batch
 from discreet.server.errors import BUSY, ApiException, work_limited
-from discreet.server.fair_queue import FairQueue
-from discreet.server.work import LIGHT, DeclareWork, Planning
+from discreet.server.work import LIGHT, DeclareWork, FairQueue, Planning
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,13 +14,13 @@ from sklearn.metrics import roc_auc_score
 from discreet import Column, GaussianRelease, Schema, datasets
 from discreet.errors import ParameterError
 from discreet.learn import NoiseAwareClassifier, NoiseAwareRidge
-from discreet.learn.noise_aware import _classifier, estimators
+from discreet.learn.noise_aware import _learners, estimators
 from discreet.noise import Stream
 from discreet.noise_law import Clear, ColumnLaw, JointResponseLaw, NoiseLaw, SampledLaw
 from discreet.privacy import gaussian_mu
 from tests.learn.noise_aware.simulated import coarse, keep, noised, respond
 
-MIDWAY = _classifier._balance_intercepts
+MIDWAY = _learners._balance_intercepts
 GENERATOR = Stream.from_seed(11).generator()
 MIXING = np.array([[0.5, 0.2, 0.1], [0.0, 0.4, 0.2], [0.1, 0.0, 0.5]])
 X = np.clip(GENERATOR.random((20_000, 3)) @ MIXING, 0, 1)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from discreet.server.api import responses
 from discreet.server.api.curator_routes import curator_routes
 from discreet.server.api.job_routes import job_routes
-from discreet.server.api.query_routes import query_routes
+from discreet.server.api.query_routes import query_routes, saved_routes
 from discreet.server.api.route import (
     READ_CODES,
     curator_errors,
@@ -19,7 +19,6 @@ from discreet.server.api.route import (
     json_response,
     middleware_of,
 )
-from discreet.server.api.saved_routes import saved_routes
 from discreet.server.api.table_routes import table_routes
 from discreet.server.errors import ONLY_OPERATORS, ApiException
 
