@@ -35,9 +35,13 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
 from discreet import ApproxDP, LargeMarginGaussianClassifier, NoPromise, PureDP, datasets
-from discreet.learn.large_margin._constants import LargeMarginConstants, make_large_margin_plan
 from discreet.learn.large_margin._problem import MarginProblem
-from discreet.learn.large_margin._solver import accelerated_projection, minimize
+from discreet.learn.large_margin._training import (
+    LargeMarginConstants,
+    accelerated_projection,
+    make_large_margin_plan,
+    minimize,
+)
 from discreet.learn.perturbation.embedding import Embedding
 from discreet.noise import Stream
 

@@ -48,6 +48,7 @@ ALLOWED = {
     "learn.classifier._rules:largest_weight": "noisy totals of the classes, which were paid for",
     "server.access_database:_PostgresAccess": "the last number of a token, not a row",
     "server.jobs:JobStore.end": "the number of steps of a job, not of rows",
+    "ledger.postgres_log:PostgresLog.rotate": "over the numbers of lines of an audit log, not over rows",
     "server.upgrade:_name_datasets": "over the scopes of tokens, not over rows",
     **{
         f"query.interface:PrivateTable.{verb}": "the word of a noisy statistic in a query, not SQL"

@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 from discreet.learn.large_margin._problem import to_matrices
-from discreet.learn.large_margin._solver import minimize
+from discreet.learn.large_margin._training import minimize
 from discreet.learn.perturbation.embedding import Embedding
 from tests.learn.large_margin.tables import FOUR_CODES, codes, four, problem, unit_rows
 from tests.learn.large_margin.test_problem import constrained_minimum

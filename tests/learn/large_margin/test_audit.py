@@ -16,8 +16,7 @@ from discreet.learn.large_margin._bounds import (
     gradient_change,
     jacobian_cost,
 )
-from discreet.learn.large_margin._constants import LargeMarginConstants, make_large_margin_plan
-from discreet.learn.large_margin._solver import minimize
+from discreet.learn.large_margin._training import LargeMarginConstants, make_large_margin_plan, minimize
 from discreet.learn.perturbation.mechanisms import ObjectivePerturbation, OutputPerturbation
 from discreet.learn.perturbation.noise import GaussianVectorNoise, SphericalNoise
 from discreet.noise import Stream

@@ -15,13 +15,13 @@ from sklearn.model_selection import cross_val_score
 from discreet import Column, Schema
 from discreet.errors import BudgetExceeded, DataError, ParameterError, PromiseError
 from discreet.learn import LargeMarginGaussianClassifier
-from discreet.learn.large_margin._constants import (
+from discreet.learn.large_margin._problem import common_shift, to_coordinates, to_matrices
+from discreet.learn.large_margin._training import (
     LargeMarginConstants,
     default_regularization,
     make_large_margin_plan,
+    psd_part,
 )
-from discreet.learn.large_margin._problem import common_shift, to_coordinates, to_matrices
-from discreet.learn.large_margin._solver import psd_part
 from discreet.learn.perturbation.defaults import pure_if_quieter
 from discreet.ledger import Ledger
 from discreet.noise import Stream

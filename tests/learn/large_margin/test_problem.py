@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from discreet.errors import PromiseError
 from discreet.learn.large_margin import _problem as squares
-from discreet.learn.large_margin import _solver as solver
+from discreet.learn.large_margin import _training as solver
 from discreet.learn.large_margin._problem import (
     MarginProblem,
     huber_hinge,
@@ -21,7 +21,7 @@ from discreet.learn.large_margin._problem import (
     to_coordinates,
     to_matrices,
 )
-from discreet.learn.large_margin._solver import minimize, psd_part
+from discreet.learn.large_margin._training import minimize, psd_part
 from discreet.noise import Stream
 from tests.learn.large_margin.tables import FOUR_CODES, codes, four, hessian, problem, unit_rows
 

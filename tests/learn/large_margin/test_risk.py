@@ -11,7 +11,7 @@ from scipy import special, stats
 from discreet.errors import ParameterError
 from discreet.learn.large_margin._bounds import ClasswiseNoise
 from discreet.learn.large_margin._problem import MarginProblem
-from discreet.learn.large_margin._solver import minimize
+from discreet.learn.large_margin._training import minimize
 from discreet.learn.large_margin.risk import (
     empirical_excess,
     noise_norm,

@@ -21,7 +21,7 @@ from discreet.learn.large_margin._bounds import (
     regularization_for_jacobian,
 )
 from discreet.learn.large_margin._problem import squares_of, to_matrices
-from discreet.learn.large_margin._solver import minimize
+from discreet.learn.large_margin._training import minimize
 from discreet.learn.perturbation.noise import SphericalNoise, gaussian_term_scale, zero_sum_basis
 from discreet.noise import Stream
 from tests.learn.large_margin.tables import codes, hessian, problem, unit_rows

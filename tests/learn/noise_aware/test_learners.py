@@ -230,7 +230,7 @@ def test_classes_are_not_taken_to_be_farther_apart_than_other_rows_show_them(
 
     fair = too_far()
     monkeypatch.setattr(
-        _classifier, "_balance_intercepts", lambda weights, moments, sides: MIDWAY(weights, moments)
+        _learners, "_balance_intercepts", lambda weights, moments, sides: MIDWAY(weights, moments)
     )
     own = too_far()
     assert own.mean() > 4 * own.std(ddof=1) / len(own) ** 0.5

@@ -11,7 +11,7 @@ import pytest
 from discreet import ApproxDP, Ledger, NoPromise, PureDP
 from discreet.errors import DiscreetError, PromiseError
 from discreet.learn import LargeMarginGaussianClassifier, PrivateLogisticRegression
-from discreet.learn.large_margin import _solver as margin_solver
+from discreet.learn.large_margin import _training as margin_solver
 from discreet.learn.large_margin._bounds import ClasswiseNoise
 from discreet.learn.large_margin._problem import MarginProblem
 from discreet.learn.logistic.constants import LogisticConstants

@@ -1,8 +1,8 @@
 """Large-margin classification with one ellipsoid per class, with differential privacy.
 
-``risk`` bounds what privacy costs. Inside, ``_problem`` states what is minimized and ``_solver`` minimizes it
-with a certificate; ``_bounds`` says how far one row moves that and has a law of noise for several classes;
-``_constants`` has the public numbers and the defaults that follow from them. The mechanisms are those of
+``risk`` bounds what privacy costs. Inside, ``_problem`` states what is minimized, and ``_bounds`` how far one
+row moves that, with a law of noise for several classes; ``_training`` has the public numbers, the defaults
+that follow from them, and minimizers with a certificate. The mechanisms are those of
 :mod:`discreet.learn.perturbation`.
 """
 

@@ -11,7 +11,6 @@ from scipy import special
 from discreet.errors import ParameterError
 from discreet.learn._kmeans import PrivateKMeans
 from discreet.learn.arguments import Constraint, is_number
-from discreet.learn.large_margin._constants import Cone, LargeMarginConstants, make_large_margin_plan
 from discreet.learn.large_margin._problem import (
     MarginProblem,
     Squares,
@@ -20,6 +19,7 @@ from discreet.learn.large_margin._problem import (
     gaussians_in,
     to_coordinates,
 )
+from discreet.learn.large_margin._training import Cone, LargeMarginConstants, make_large_margin_plan
 from discreet.learn.perturbation.base import PerturbedClassifier, choice
 from discreet.learn.perturbation.embedding import Embedding
 from discreet.privacy import ApproxDP, NoPromise, PureDP, Receipt
@@ -61,7 +61,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
     regularization : float, optional
         Above 0, beside a sum over rows: it grows with the table. By default it follows from the number of
         rows, columns and classes and from the promise, see
-        :func:`~discreet.learn.large_margin._constants.default_regularization`. Where it is too small for
+        :func:`~discreet.learn.large_margin._training.default_regularization`. Where it is too small for
         objective perturbation at this epsilon it is raised.
     smoothing : float
         Half-width ``h`` of the interval on which the Huberized hinge is quadratic.
