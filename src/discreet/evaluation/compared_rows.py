@@ -30,19 +30,16 @@ from discreet.release.publication import decode_cells
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from discreet._types import AnyArray, Floats, Ints
     from discreet.noise import Stream
+    from discreet.privacy import ApproxDP
+    from discreet.query import Database
     from discreet.release.coarse import CoarsePlan
     from discreet.schema import Column
 
     Rows = Mapping[str, AnyArray]
-    from collections.abc import Mapping, Sequence
-
-    from discreet._types import AnyArray
-    from discreet.privacy import ApproxDP
-    from discreet.query import Database
 
 MOST_COLUMNS = 60
 """Number of columns among which all pairs are tabulated; of wider tables, the first ones."""

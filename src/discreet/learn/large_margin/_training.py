@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from discreet._types import Floats
-    from discreet.learn.large_margin._problem import MarginProblem
     from discreet.learn.perturbation._solvers import GradientDescent
     from discreet.learn.perturbation.mechanisms import TrainingPlan
     from discreet.learn.perturbation.noise import PointNoise, VectorNoise

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._types import AnyArray, Floats
-    from discreet.learn.arguments import Constraint
     from discreet.learn.noise_aware._coordinates import Coordinates
     from discreet.learn.noise_aware._moments import CorrectedMoments, MomentTotals
     from discreet.learn.noise_aware.base import Parts

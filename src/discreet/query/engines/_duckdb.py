@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Tree
 
     from discreet._types import AnyArray
-    from discreet.query.curation import Curation, Version
 
 _IN_MEMORY = 2**28  # bytes of curated cells that are kept in memory; a larger table goes to a file
 _GROUP_BYTES = 2**26  # of a row group, which is held in memory until it is full
