@@ -286,6 +286,9 @@ def test_where_the_list_is_follows_the_environment(tmp_path: Path, monkeypatch: 
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert Registry.from_environment().folder == tmp_path / ".local" / "state" / "discreet"
+    # A container may run under a number that no user has.
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert Registry.from_environment().folder == Path("/.local/state/discreet")
 
 
 def test_bundled_tables_and_uncounted_work_are_left_alone(

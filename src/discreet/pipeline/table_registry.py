@@ -219,7 +219,8 @@ class Registry:
         if named:
             return cls(Path(named).absolute())
         state = os.environ.get("XDG_STATE_HOME")
-        return cls((Path(state) if state else Path("~/.local/state").expanduser()) / "discreet")
+        home = os.path.expanduser("~")  # noqa: PTH111 - this one leaves "~" for a number that no user has
+        return cls(Path(state or f"{'' if home == '~' else home}/.local/state", "discreet"))
 
     def read(self) -> tuple[bytes, list[KnownTable]]:
         """Return the key of all fingerprints and the tables; both are empty if nothing was noted yet.
