@@ -351,7 +351,7 @@ def test_the_depth_follows_from_public_facts() -> None:
         for epsilon, depth in ((0.1, 2), (1.0, 3), (10.0, 4)):
             model = PrivateID3Classifier(privacy=ApproxDP(epsilon=epsilon, delta=1e-6))
             cells = Bins.from_features(FeatureMap.from_schema(census), None, level=1)
-            passes = model._schedule(sums, cells, "income", None)
+            passes = model._plan_levels(sums, cells, "income", None)
             assert len(passes.split) == depth
 
 
