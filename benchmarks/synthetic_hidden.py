@@ -16,7 +16,8 @@ import synthetic
 
 from discreet import ApproxDP, Column, Schema
 from discreet.noise import Stream
-from discreet.release.synthetic import SyntheticRelease, sample
+from discreet.release.synthetic import SyntheticRelease
+from discreet.release.synthetic import rows as synthetic_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,9 +94,9 @@ def measure(rows: Any, epsilon: float) -> dict[str, float]:
     """Return the distances without hidden classes and with them."""
     schema = Schema(columns=[Column(name, values=tuple(range(v.max() + 1))) for name, v in rows.items()])
     found: dict[str, float] = {}
-    usual = sample.LEAST_SHARE
+    usual = synthetic_rows.LEAST_SHARE
     for what, least in (("tree alone", 0.0), ("hidden classes", usual)):
-        sample.LEAST_SHARE = least
+        synthetic_rows.LEAST_SHARE = least
         distances, fitted = [], 0
         for seed in range(SEEDS):
             promise = ApproxDP(epsilon=epsilon, delta=1e-6)

@@ -23,7 +23,7 @@ from matplotlib.colors import ListedColormap
 
 from discreet import ApproxDP, LargeMarginGaussianClassifier, NoPromise, PureDP
 from discreet.learn.large_margin._problem import MarginProblem, common_shift, to_coordinates, to_matrices
-from discreet.learn.large_margin._solver import minimize, psd_part
+from discreet.learn.large_margin._training import minimize, psd_part
 from discreet.noise import Stream
 
 if TYPE_CHECKING:
