@@ -141,7 +141,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "howto" / "ask-a-service.md"
 def test_the_program_of_the_page_runs(service: RunningService) -> None:
     page = PAGE.read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 5
+    assert len(blocks) == 7
     program = "\n".join(blocks).replace("https://data.example.org", service.url)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
