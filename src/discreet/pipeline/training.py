@@ -321,7 +321,7 @@ def check_parameter_names(name: str, parameters: Iterable[str]) -> None:
         if option == "paid_score" and option not in known:
             raise ParameterError(
                 f"The model {name} names no classes, so it has no accuracy that could be paid for. Leave "
-                "paid_score out."
+                "paid_score (`--score`) out."
             )
         if option not in known:
             close = nearest(option, known)
