@@ -323,3 +323,19 @@ def test_version_is_that_of_the_package(tmp_path: Path) -> None:
 
 def test_the_reference_page_is_what_the_program_says() -> None:
     assert CLI_PAGE.read_text() == cli_page(), "run: python docs/generate_reference.py"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="NOT CHECKED: there is no /dev/full here")
+def test_a_full_disk_under_the_output_is_said_and_fails(made: Path) -> None:
+    shows = [sys.executable, "-c", "from discreet.cli.main import run; run()", "ledger", "show"]
+    (ledger,) = made.glob("*.ledger")
+    whole = subprocess.run([*shows, str(ledger)], capture_output=True, text=True)
+    assert whole.returncode == 0
+    assert "gaussian" in whole.stdout
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*shows, str(ledger)], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("discreet: There is no space left to write to.")
+    # The process ends at once, and still flushes what waits in a pipe.
+    assert subprocess.run([*shows, str(ledger)], stdout=subprocess.PIPE).stdout.decode() == whole.stdout

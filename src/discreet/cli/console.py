@@ -1,5 +1,6 @@
 """Output of commands: stages, tables and sentences for people, one JSON object for programs."""
 
+import errno
 import json
 import os
 import sys
@@ -54,6 +55,11 @@ def describe_unexpected(problem: Exception) -> str:
         traceback.print_exception(problem)
     if isinstance(problem, MemoryError):
         return "There is not enough memory for this. Close other programs, or use a machine with more memory."
+    if isinstance(problem, OSError) and problem.errno == errno.ENOSPC:
+        return (
+            "There is no space left to write to. Make room and run the command again; a charge that was "
+            "already made remains."
+        )
     last = traceback.extract_tb(problem.__traceback__)[-1]
     return (
         f"Internal error ({type(problem).__name__} in "
