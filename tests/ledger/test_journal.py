@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
+import sqlite3
+import sys
 import time
+import traceback
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +17,7 @@ import pytest
 
 from discreet.errors import LedgerTampered
 from discreet.ledger import Ledger
+from discreet.ledger import _journal as journal
 from discreet.ledger import _sqlite as sqlite
 from discreet.noise import Stream
 from discreet.privacy.promises import PureDP
@@ -33,7 +38,10 @@ def forked(work: Callable[[], object]) -> int:
         try:
             work()
             code = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
+            sys.stderr.flush()
             os._exit(code)
     return child
 
@@ -146,6 +154,78 @@ def test_a_ledger_moved_while_open_is_whole_once_it_was_closed(tmp_path: Path) -
     ledger.close()
     with Ledger.open(moved) as there:
         assert there.spent().charges == 1
+
+
+def test_a_process_that_keeps_another_from_closing_for_a_moment_leaves_a_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "survey.ledger"
+    checkpoint, modes = journal._checkpoint, []
+
+    def busy_at_first(connection: sqlite3.Connection, mode: str) -> bool:
+        modes.append(mode)
+        return modes.count("TRUNCATE") > 2 and checkpoint(connection, mode)
+
+    with Ledger.open(path) as ledger:
+        ledger.charge(TENTH)
+        monkeypatch.setattr(journal, "_checkpoint", busy_at_first)
+    assert modes.count("TRUNCATE") == 4  # two in vain, one before the mark and one after it
+    with Ledger.open(copied(path)) as copy:
+        assert copy.spent().charges == 1
+
+
+@pytest.mark.slow
+def test_a_reader_that_is_killed_while_another_closes_leaves_a_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "survey.ledger"
+    Ledger.open(path).close()
+    reading, note = os.pipe()
+
+    def read_for_ever() -> None:
+        store = sqlite.SqliteFile(str(path), timeout=60)
+        with store.read() as transaction:
+            transaction.head()
+            os.write(note, b".")
+            signal.pause()
+
+    with Ledger.open(path) as ledger:
+        for _ in range(5):
+            ledger.charge(TENTH)
+        reader = forked(read_for_ever)
+        os.read(reading, 1)
+
+        def tried_then_killed(connection: sqlite3.Connection) -> bool:
+            closed = journal.close_mark(connection)
+            if not killed:
+                os.kill(reader, signal.SIGKILL)
+                killed.append(ended(reader))
+                assert not closed
+            return closed
+
+        killed: list[int] = []
+        monkeypatch.setattr(sqlite, "close_mark", tried_then_killed)
+    assert killed == [-signal.SIGKILL]
+    assert not journal.journal_path(path).exists()
+    with Ledger.open(path) as opened:
+        opened.check()
+        assert opened.spent().charges == 5
+    with Ledger.open(copied(path)) as copy:
+        assert copy.spent().charges == 5
+
+
+def test_a_file_that_changed_hands_is_not_marked_as_whole(tmp_path: Path) -> None:
+    path, older = tmp_path / "survey.ledger", tmp_path / "older.ledger"
+    with Ledger.open(path) as ledger:
+        ledger.charge(TENTH)
+        ledger.charge(TENTH)
+        copied(path, older.name)  # marked as open, without the last charges
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            last = journal.last_row(connection)
+    with contextlib.closing(sqlite3.connect(older, isolation_level=None)) as connection:
+        journal.mark_left_open(connection, last)
+    with pytest.raises(LedgerTampered):
+        Ledger.open(older)
 
 
 def _charge_for_ever(path: Path, acknowledged: Path, seed: int) -> None:

@@ -26,7 +26,7 @@ from discreet.errors import (
     ParameterError,
 )
 from discreet.ledger import Ledger
-from discreet.ledger._store import IDLE
+from discreet.ledger._store import READERS
 from discreet.ledger.records import LedgerRow
 from discreet.privacy.promises import PureDP
 
@@ -411,7 +411,7 @@ def test_a_thread_that_holds_the_book_makes_others_wait_their_turn(place: str) -
 def test_more_readers_than_places_wait_and_whoever_charges_does_not(place: str) -> None:
     with Ledger.open(place, timeout=0.5) as ledger:
         with ExitStack() as stack:
-            for _ in range(IDLE):
+            for _ in range(READERS):
                 stack.enter_context(ledger._store.read())
             with pytest.raises(LedgerUnavailable, match="too many threads are reading"):
                 ledger.spent()

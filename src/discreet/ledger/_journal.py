@@ -15,19 +15,20 @@ opens again.
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from typing import TYPE_CHECKING
 
 from discreet.ledger.records import FORMAT
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable
     from pathlib import Path
 
 _STEP = 256
 _GENERATIONS = 2**22
 _ATTEMPTS = 5
+_CLOSING_ATTEMPTS = 20
 _PAUSE = 0.01  # seconds between two attempts
 
 
@@ -116,26 +117,63 @@ def require_open(connection: sqlite3.Connection, known: int | None, timeout: flo
     return mark
 
 
-def close_mark(connection: sqlite3.Connection) -> None:
+def close_mark(connection: sqlite3.Connection) -> bool:
     """Mark the main file as closed if it is complete and no other connection uses the ledger.
 
-    While other connections read or write, nothing is done: the last one to close marks the file.
+    Two processes that close at the same time keep each other from it, and SQLite deletes the journal all the
+    same: so it is tried several times. Only a connection that goes on reading or writing ends the attempts,
+    and that one marks the file when it is closed.
+
+    Returns
+    -------
+    bool
+        Whether the main file is marked as closed.
     """
     connection.execute("PRAGMA busy_timeout = 0")
-    if not is_open(_mark(connection)):
-        return
-    before = _last_row(connection)
-    # First the checkpoint, then the mark: a copy made in between has all charges and still says open.
-    if not _checkpoint(connection, "TRUNCATE"):
-        return
-    connection.execute("BEGIN IMMEDIATE")
+    for attempt in range(_CLOSING_ATTEMPTS):
+        if attempt:
+            time.sleep(_PAUSE)
+        if not is_open(_mark(connection)):
+            return True
+        # First the checkpoint, then the mark: a copy made in between has all charges and still says open.
+        before = last_row(connection)
+        if _checkpoint(connection, "TRUNCATE") and _write_closed(connection, before):
+            return True
+    return False
+
+
+def mark_left_open(connection: sqlite3.Connection, last: list[tuple[int, str]]) -> None:
+    """Mark as closed a main file whose journal SQLite has just deleted although it is marked as open.
+
+    Where :func:`close_mark` failed because of another process, and that process was killed before this one
+    closed its connection, SQLite takes the closed one for the last, brings the whole journal into the main
+    file and deletes it.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        New connection to the same file.
+    last : list of tuple
+        Number and hash of the last row that the closed connection saw: the file must still have it.
+    """
+    known = connection.execute("SELECT 1 FROM record WHERE (seq, hash) = (?, ?)", last[0]).fetchall()
+    if known and is_open(_mark(connection)):
+        _write_closed(connection, last_row(connection))
+
+
+def _write_closed(connection: sqlite3.Connection, before: list[tuple[int, str]]) -> bool:
+    """Write the mark of a closed file unless the ledger has changed; return whether the main file has it."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError:  # another process writes: the file is not complete
+        return False
     mark = _mark(connection)
     # Another process may have charged after the checkpoint: then the file is not complete, and stays open.
-    if _last_row(connection) == before and is_open(mark):
-        _write_mark(connection, _next_mark(mark))
-        _checkpoint(connection, "TRUNCATE")
-    else:
+    if last_row(connection) != before or not is_open(mark):
         connection.execute("ROLLBACK")
+        return False
+    _write_mark(connection, _next_mark(mark))
+    return _checkpoint(connection, "TRUNCATE")
 
 
 def _mark(connection: sqlite3.Connection) -> int:
@@ -143,8 +181,9 @@ def _mark(connection: sqlite3.Connection) -> int:
     return int(mark)
 
 
-def _last_row(connection: sqlite3.Connection) -> list[tuple[int]]:
-    return connection.execute("SELECT seq FROM book").fetchall()
+def last_row(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+    """Return number and hash of the last row of the record."""
+    return connection.execute("SELECT seq, hash FROM book").fetchall()
 
 
 def _write_mark(connection: sqlite3.Connection, mark: int) -> int:

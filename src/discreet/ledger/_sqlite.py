@@ -14,15 +14,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from discreet.errors import DiscreetError, LedgerError, LedgerTampered, LedgerUnavailable, NotALedger
 from discreet.file_system import BINARY, sync_to_disk
-from discreet.ledger._journal import close_mark, format_number, journal_path, lacks_journal, require_open
+from discreet.ledger._journal import (
+    close_mark,
+    format_number,
+    journal_path,
+    lacks_journal,
+    last_row,
+    mark_left_open,
+    require_open,
+)
 from discreet.ledger._store import PooledStore, Store
 from discreet.ledger.records import FORMAT, draw_key
 from discreet.ledger.transaction import Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from discreet.ledger._store import ConnectionPool
 
 T = TypeVar("T")
 
@@ -80,23 +86,29 @@ class _SqliteTransaction(Transaction):
 
 @dataclass(frozen=True, slots=True)
 class _OpenFile:
-    """Connection, with device and inode of the file that it was opened on."""
+    """Connection, with path, device and inode of the file that it was opened on."""
 
     connection: sqlite3.Connection
     file: tuple[int, int]
+    path: Path
 
     def close(self) -> None:
-        self.connection.close()
-
-    def retire(self) -> None:
         """Close the connection; if it is the last one, the file is complete without its journal."""
+        closed, last = False, []
         # A failure leaves mark and journal as they are, and the ledger opens with them.
         with contextlib.suppress(sqlite3.Error):
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
-            close_mark(self.connection)
-        # Closable undoes what was not committed, also where a rollback itself would fail.
+            closed = close_mark(self.connection)
+            last = last_row(self.connection)
+        # Closing undoes what was not committed, also where a rollback itself would fail.
         self.connection.close()
+        if closed or not last or journal_path(self.path).exists():
+            return
+        with contextlib.suppress(OSError, sqlite3.Error):
+            if _file_number(self.path) == self.file:
+                with contextlib.closing(_writable(self.path, timeout=0)) as connection:
+                    mark_left_open(connection, last)
 
 
 class SqliteFile(PooledStore[_OpenFile]):
@@ -115,7 +127,7 @@ class SqliteFile(PooledStore[_OpenFile]):
         self._path = Path(path).expanduser().absolute()
         self.url = self.shown = str(self._path)
         self._mark: int | None = None  # last mark that this process has seen in the main file
-        weakref.finalize(self, _retire_all, self._pool)
+        weakref.finalize(self, self._pool.close)
 
     def exists(self) -> bool:
         """Return whether there is a ledger, from the file's header alone, without a lock or a write."""
@@ -239,7 +251,7 @@ class SqliteFile(PooledStore[_OpenFile]):
                 open_file.connection.execute("ROLLBACK")
                 self._pool.keep(open_file)
                 return
-        open_file.retire()
+        open_file.close()
 
     def _connect(self) -> _OpenFile:
         """Return a new connection to the file, unless it lacks the journal that it needs."""
@@ -252,33 +264,22 @@ class SqliteFile(PooledStore[_OpenFile]):
                 "the journal too, or put a backup in its place with `discreet ledger restore`. To copy a "
                 "ledger that is in use, run `discreet ledger backup`."
             )
-        # mode=rw: never create a file that was just removed.
-        connection = sqlite3.connect(
-            f"{self._path.as_uri()}?mode=rw",
-            uri=True,
-            timeout=self._timeout,
-            isolation_level=None,
-            check_same_thread=False,
-        )
+        connection = _writable(self._path, self._timeout)
         try:
             connection.execute("PRAGMA synchronous = FULL")
             # On macOS a plain fsync leaves the charge in the disk's cache; elsewhere this changes nothing.
             connection.execute("PRAGMA fullfsync = ON")
             connection.execute("PRAGMA trusted_schema = OFF")
-            return _OpenFile(connection, self._file())
+            return _OpenFile(connection, _file_number(self._path), self._path)
         except BaseException:
             # Also when interrupted: nobody else has a reference to close it by.
             connection.close()
             raise
 
-    def _file(self) -> tuple[int, int]:
-        status = self._path.stat()
-        return status.st_dev, status.st_ino
-
     def _check_same_file(self, open_file: _OpenFile) -> None:
         """Refuse a connection whose file was moved or replaced, since its charges would be lost."""
         try:
-            same = self._file() == open_file.file
+            same = _file_number(self._path) == open_file.file
         except OSError:
             same = False
         if not same:
@@ -325,7 +326,7 @@ class SqliteFile(PooledStore[_OpenFile]):
 
     def close(self) -> None:
         """Close the idle connections; the next use opens new ones."""
-        _retire_all(self._pool)
+        self._pool.close()
 
     def _not_a_ledger(self, what: str) -> NotALedger:
         return NotALedger(
@@ -424,9 +425,20 @@ class Memory(Store):
                 self._connection = None
 
 
-def _retire_all(pool: ConnectionPool[_OpenFile]) -> None:
-    while (idle := pool.take()) is not None:
-        idle.retire()
+def _writable(path: Path, timeout: float) -> sqlite3.Connection:
+    """Return a connection that writes to a file and never creates one that was just removed."""
+    return sqlite3.connect(
+        f"{path.as_uri()}?mode=rw",
+        uri=True,
+        timeout=timeout,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+def _file_number(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino
 
 
 def _begin_reading(connection: sqlite3.Connection) -> None:

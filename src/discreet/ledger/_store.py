@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-IDLE = 8
-"""Number of connections kept for their next use, and of threads that may read at once."""
+READERS = 8
+"""Number of threads that may read at once."""
+_IDLE = READERS + 1  # one of them writes
+
 
 
 def unwrap(result: T | Exception) -> T:
@@ -140,7 +142,7 @@ class _Process(Generic[C]):
         self.writers: BatchExecutor[Callable[[Transaction], Any], Any] = BatchExecutor(
             write_batch, failure=_lost_with_batch, limit=None
         )
-        self.readers = threading.BoundedSemaphore(IDLE)
+        self.readers = threading.BoundedSemaphore(READERS)
 
 
 class ConnectionPool(Generic[C]):
@@ -174,7 +176,7 @@ class ConnectionPool(Generic[C]):
     def keep(self, connection: C) -> None:
         """Keep a connection for its next use, or close it if there are enough."""
         idle = self._current_process().idle
-        if len(idle) < IDLE:
+        if len(idle) < _IDLE:
             idle.append(connection)
         else:
             connection.close()
