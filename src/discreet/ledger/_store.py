@@ -39,7 +39,6 @@ READERS = 8
 _IDLE = READERS + 1  # one of them writes
 
 
-
 def unwrap(result: T | Exception) -> T:
     """Return the result of an operation, or raise it if it is an Exception."""
     if isinstance(result, Exception):
