@@ -142,7 +142,6 @@ ALLOWED = {
     "release._bounded:BoundedNumbers.repeat_chance": "over a public table of probabilities",
     "release._bounded_numbers:InRangeNumbers.repeat_chance": "over a public table of probabilities",
     "release.gaussian:GaussianNumbers.repeat_chance": "over the standard deviations of noise",
-    "release.masked.plan:_round_weights": "over the weights of a private model, which were paid for",
     "release.statistics.tables:ModelRows.correlation": "over made-up rows that were published",
     "release.statistics._published_counts:_merge": "over the variances of noise",
     "report.statement.sentences:attacker_sentence": "the smaller of two formulas, for a sentence",

@@ -16,9 +16,11 @@ import pytest
 
 from discreet.errors import DiscreetError, ParameterError, SchemaError, SourceError
 from discreet.pipeline.check import check_table
+from discreet.query import Database
 from discreet.schema import Column, Dialect, Schema, TextFormat
 from discreet.schema.notation import UNFILLED
 from discreet.tables import open_table
+from discreet.tables.spark import open_frame
 from tests.draws import Draws
 from tests.tables.people import same, whole_chain
 
@@ -401,3 +403,50 @@ def test_a_list_may_have_values_with_blanks_around_them() -> None:
         read({"x": ["a"]}, schema)
     with pytest.raises(SchemaError, match="both true and false"):
         Column("x", values=(False, True), text=TextFormat(true_values=("ja",), false_values=("ja",)))
+
+
+@pytest.mark.parametrize(
+    ("log", "file", "kind"),
+    [
+        ("_delta_log/00000000000000000000.json", "part-0.parquet", "a Delta"),
+        ("_delta_log/00000000000000000000.json", "year=2024/part-0.parquet", "a Delta"),
+        ("metadata/v1.metadata.json", "data/part-0.parquet", "an Iceberg"),
+        ("metadata/v12.metadata.json.gz", "data/part-0.parquet", "an Iceberg"),
+        ("metadata/00000-58aee7f8-2a4b.metadata.json", "data/day=1/part-0.parquet", "an Iceberg"),
+        (".hoodie/hoodie.properties", "part-0.parquet", "a Hudi"),
+    ],
+)
+def test_files_of_a_table_with_a_log_are_refused(tmp_path: Path, log: str, file: str, kind: str) -> None:
+    """Such folders keep the files of rows that were deleted: only the log says which are current."""
+    table = tmp_path / "lake" / "people"
+    (table / file).parent.mkdir(parents=True)
+    pl.DataFrame({"x": [1.0, 2.0]}).write_parquet(table / file)
+    with open_table(table) as plain:  # plain Parquet, as long as there is no log
+        assert "x" in plain.names
+    (table / log).parent.mkdir()
+    (table / log).write_text("{}", encoding="utf-8")
+    link = tmp_path / "link.parquet"
+    link.symlink_to(table / file)
+    linked = table / file.replace("part-0", "part-1")
+    pl.DataFrame({"x": [1.0]}).write_parquet(tmp_path / "elsewhere.parquet")
+    linked.symlink_to(tmp_path / "elsewhere.parquet")
+    patterns = (table / file).with_name("*.parquet")
+    for source in (table, tmp_path / "lake", table / file, patterns, link, linked):
+        with pytest.raises(SourceError, match=f"people' is {kind} table.* deleted or replaced"):
+            open_table(source)
+    with pytest.raises(SourceError, match=f"people' is {kind} table"):
+        open_frame(f"spark://local?table={table / file}")  # by a path Spark would not read the log either
+
+
+def test_a_folder_of_descriptions_beside_a_table_is_no_log(tmp_path: Path) -> None:
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata" / "study.metadata.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "_delta_log").mkdir()  # about the Parquet files of this folder, and no others
+    (tmp_path / "x.csv").write_text("x\n1\n2\n", encoding="utf-8")
+    schema = Schema(columns=[Column("x", lower=0, upper=9)], dataset="t")
+    assert read(tmp_path / "x.csv", schema)["x"].tolist() == [1.0, 2.0]
+    with Database(tmp_path / "x.csv", schema=schema, ledger=tmp_path / "x.ledger") as database:
+        assert database.n_rows == 2
+    (tmp_path / "_delta_log").rmdir()
+    pl.DataFrame({"x": [1.0, 2.0]}).write_parquet(tmp_path / "x.parquet")
+    assert read(tmp_path / "x.parquet", schema)["x"].tolist() == [1.0, 2.0]

@@ -300,9 +300,7 @@ class Column(metaclass=CheckedArguments):
 
     def moment(self, step: float) -> datetime.date:
         """Return a number of steps since the lower bound, rounded, as a date or datetime."""
-        self._first_moment()
-        assert isinstance(self.lower, datetime.date)
-        return self.lower + round(step) * self.step_length
+        return self._lowest_date() + round(step) * self.step_length
 
     def to_dict(self) -> dict[str, Any]:
         """Return the field of a schema file that declares this column."""
@@ -319,12 +317,16 @@ class Column(metaclass=CheckedArguments):
 
     def _first_moment(self) -> tuple[np.datetime64, np.timedelta64]:
         """Return the lower bound and the step of a date or datetime."""
+        return np.datetime64(self._lowest_date(), "us"), np.timedelta64(self.step_length, "us")
+
+    def _lowest_date(self) -> datetime.date:
+        """Return the lower bound of a date or datetime; refuse other columns."""
         if not self.is_calendar or not isinstance(self.lower, datetime.date):
             raise ParameterError(
                 f"Column {self.name!r} must be of type date or datetime to count in steps, was {self.type}. "
                 "Declare its bounds as dates or datetimes."
             )
-        return np.datetime64(self.lower, "us"), np.timedelta64(self.step_length, "us")
+        return self.lower
 
 
 class _UnclippedColumn(Column):

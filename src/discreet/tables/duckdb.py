@@ -138,12 +138,12 @@ def check_readable(path: Path) -> None:
             empty = not file.read(1)
     except OSError as problem:
         raise SourceError(
-            f"open_table: source must be a file that can be read, and {str(path)!r} is not "
+            f"A table must be a file that can be read, and {str(path)!r} is not "
             f"({problem.strerror}). Check its name and who may read it."
         ) from None
     if empty:
         raise SourceError(
-            f"open_table: source must hold a table, and {str(path)!r} is empty. A table without "
+            f"A file must hold a table, and {str(path)!r} is empty. A table without "
             "rows still has its column names."
         )
 

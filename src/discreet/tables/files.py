@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from discreet.schema import Schema
 
 _SMALLEST_PARQUET = 12  # two marks and the length of a footer
+# Logs in the folder of a table that decide which of its Parquet files, and which of their rows, are current.
+_TABLE_LOGS = {
+    "_delta_log": "a Delta",
+    "metadata/v[0-9]*.metadata.json*": "an Iceberg",
+    "metadata/[0-9]*-*.metadata.json*": "an Iceberg",
+    ".hoodie": "a Hudi",
+}
 
 
 class ParquetSource(DuckSource):
@@ -46,6 +53,7 @@ class ParquetSource(DuckSource):
         """Check the marks at both ends of each file, and read their column names."""
         label = f"The {'file' if path.is_file() else 'folder' if path.is_dir() else 'files'} {str(path)!r}"
         self.files = files = list_parquet(path, label)
+        check_no_log(files, label)
         for file in files:
             _check_marks(file, label if len(files) == 1 else f"The file {str(file)!r}")
         parts = "=" in str(files[0].parent.relative_to(path)) if path.is_dir() else False
@@ -107,6 +115,20 @@ def list_parquet(path: Path, label: str) -> list[Path]:
     if not files:
         raise SourceError(f"{label} must hold Parquet files, and there is none. Check the path.")
     return files
+
+
+def check_no_log(files: list[Path], label: str) -> None:
+    """Raise SourceError if files belong to a Delta, Iceberg or Hudi table, which may hold deleted rows."""
+    # A link may lie in such a table, or the file that it names.
+    parents = {path.parent for file in files for path in (file.absolute(), file.resolve())}
+    for folder in sorted({above for parent in parents for above in (parent, *parent.parents)}):
+        for log, kind in _TABLE_LOGS.items():
+            if next(folder.glob(log), None) is not None:
+                raise SourceError(
+                    f"{label} must be plain Parquet, and the folder {str(folder)!r} is {kind} table, "
+                    "whose files also hold rows that were deleted or replaced. Read it through Spark by its "
+                    "name in the catalog, spark://local?table=NAME, or export its current rows."
+                )
 
 
 def _check_marks(path: Path, label: str) -> None:
@@ -201,6 +223,6 @@ def open_file(path: Path, *, table: str | None, schema: Schema | None, header: b
     if kind in STATISTICS:
         return StatisticsSource(path)
     raise SourceError(
-        "open_table: source must end in .csv, .tsv, .txt (also with .gz), .parquet, .duckdb, .xlsx, .sav or "
+        "The name of a table must end in .csv, .tsv, .txt (also with .gz), .parquet, .duckdb, .xlsx, .sav or "
         f".dta, was {str(path)!r}. Rename or convert the file."
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -12,7 +13,6 @@ from discreet.errors import MissingExtra, ParameterError, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 # Workers shuffle and keep curated rows on their own disks; a session that is started here encrypts them under
 # a key that only lives in its processes. Spark's SQL parser remembers the shape of every statement, and its
@@ -91,6 +91,8 @@ def open_frame(source: Any) -> Any:
     check_installed()
     from pyspark.sql import SparkSession
 
+    from discreet.tables.files import check_no_log, list_parquet
+
     if isinstance(source, str):
         parts = urlsplit(source)
         tables = parse_qs(parts.query).get("table", [])
@@ -99,8 +101,11 @@ def open_frame(source: Any) -> Any:
                 "source of a Spark table must be a data frame or spark://host:port?table=name, was another "
                 "text. Use spark://local?table=name for a session on this machine."
             )
-        session = open_session(None if parts.netloc in ("", "local") else f"{SCHEME}{parts.netloc}")
         (name,) = tables
+        if name.endswith(".parquet") and Path(name).exists():
+            label = f"The table {name!r}"
+            check_no_log(list_parquet(Path(name), label), label)
+        session = open_session(None if parts.netloc in ("", "local") else f"{SCHEME}{parts.netloc}")
         try:
             if name.endswith(".parquet"):
                 return session.read.parquet(name)

@@ -376,6 +376,10 @@ def open_table(source: Any, *, schema: Schema | None = None, header: bool | None
     ...     [batch["age"].tolist() for batch in table.batches(schema)]
     [[34.0, 120.0]]
     """
+    from discreet.tables.encoded import EncodedTable
+
+    if isinstance(source, EncodedTable):
+        return source
     opened = _open_source(source, schema, header)
     try:
         return Table(opened)
