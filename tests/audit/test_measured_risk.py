@@ -9,7 +9,7 @@ import pytest
 from scipy import special
 
 from discreet import Column, Schema
-from discreet.audit import _risk_measurement, measure_risk
+from discreet.audit import _risk_measurement, _row_risk, measure_risk
 from discreet.audit._made_up_people import LAWS, PeopleLaw, grid_rows
 from discreet.audit._mixture import log_sum_exp
 from discreet.audit._row_risk import RowScores, tails
@@ -124,7 +124,7 @@ def test_chances_of_strangers_follow_from_own_rows() -> None:
 
 def test_ties_are_broken_at_random() -> None:
     """Where every score is 0, the row is one of n."""
-    scores = RowScores([], [], [], [np.zeros((1000, 64))], [np.zeros((1000, 64, 1))], np.zeros(1000, int), 50)
+    scores = RowScores([], [], [], [np.zeros((1000, 64))], [np.zeros((1, 1000, 64))], np.zeros(1000, int), 50)
     assert scores.link([0]) == pytest.approx(1 / 50)
     assert scores.recognize([0]) == pytest.approx(0.5)
 
@@ -315,3 +315,21 @@ def test_columns_are_screened_without_a_change_of_figures(monkeypatch: pytest.Mo
     twin = measure_risk(method, plan, 300).worst("attribute inference")
     assert twin is not None
     assert twin.column != "x4"
+
+
+def drawn_rows_are_stable() -> bool:
+    """Return whether the drawn rows are the same with the rounding errors of another processor."""
+    levels = np.array([-1.25, 0.1, 0.7, 2.3, 3.1])
+    place = np.arange(200 * _row_risk.DRAWS).reshape(200, -1) * 7919 % len(levels)
+    errors = np.sin(np.arange(place.size)).reshape(place.shape) * 4e-15
+    first, second = (
+        _row_risk._draw_strangers(scores, 5000, Stream.from_seed(3))
+        for scores in (levels[place], levels[place] + errors)
+    )
+    return np.array_equal(first.draws, second.draws) and np.array_equal(first.there, second.there)
+
+
+def test_which_strangers_are_looked_at_does_not_depend_on_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert drawn_rows_are_stable()
+    monkeypatch.setattr(_row_risk, "_SCORE_BITS", 60)  # a twin that sorts by all digits
+    assert not drawn_rows_are_stable()

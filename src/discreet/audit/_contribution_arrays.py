@@ -48,6 +48,7 @@ class CellContributions:
         codes = self.codes[in_cell]
         cells = (size - self.start) // width
         summed = np.zeros(size)
+        # Entries of one cell are consecutive: the sums are interleaved by the columns of the stack.
         block = [np.bincount(codes, row[in_cell], cells)[:cells] for row in self.values]
         summed[self.start : self.start + cells * width] = np.column_stack(block).ravel()
         return summed

@@ -88,17 +88,7 @@ def parse_expressions(aggregate: Aggregate, curation: Curation) -> Aggregate:
 def row_contributions(
     aggregate: Aggregate, bound: BoundAggregate, curation: Curation
 ) -> RowContributions | None:
-    """Return an aggregate as a function of single rows; None for kinds that need more than a row's cells.
-
-    Parameters
-    ----------
-    aggregate : Aggregate
-        Aggregate with parsed expressions, from :func:`parse_expressions`.
-    bound : BoundAggregate
-        The same aggregate bound to the curated table.
-    curation : Curation
-        Curated columns of the table.
-    """
+    """Return an aggregate as a function of single rows; None for kinds that need more than a row's cells."""
     named = {column.name for column in curation.schema.released}
     if not set(getattr(aggregate, "columns", ())) <= named:
         return None  # groups by an expression
@@ -122,6 +112,7 @@ def _term(expression: Any, anchor: int, curation: Curation) -> tuple[set[str], C
         return set(), lambda arrays: np.full(_length(arrays), float(anchor))
     if expression.bare is not None and expression.known is None:
         sql = curation.column(expression.bare).sql
+        # The anchored integer times the step is the value itself, and answers are sums of these.
         return {sql}, lambda arrays: arrays[sql].astype(np.float64) + anchor
     reads = {curation.sql_column(name).name for name in expression.columns}
 
@@ -159,6 +150,7 @@ def _axis(
 
     def codes(arrays: Arrays) -> Ints:
         cells = arrays[column.exact]
+        # As the engine compares: a value that equals a start belongs to the cell that begins there.
         binned = cells.astype(np.int64) if starts is None else np.searchsorted(starts, cells, side="right")
         return binned if column.flag is None else np.where(arrays[column.flag] == 1, size, binned)
 
@@ -291,6 +283,7 @@ def _moments(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Part
             if column.is_category:
                 sums += [(cells == code).astype(np.float64) for code in range(len(column.levels))]
                 continue
+            # Doubled, because the middle of an odd number of steps is no integer.
             sums.append(2 * cells - column.top)  # twice the distance from the middle
             squares.append(sums[-1] ** 2)
         # The aggregate has one entry more where the number of rows is noised with it.
@@ -401,6 +394,7 @@ def _predictions(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _
         named = found.argmax(axis=0)
         if not aggregate.by_class:
             return [DenseContributions(0, (true == named).astype(np.float64)[None])]
+        # Rows of a class that the model does not know are in no cell of the table.
         cells = np.where(true >= 0, true * n + named, -1)
         return [DenseContributions(0, (np.arange(n * n)[:, None] == cells).astype(np.float64))]
 

@@ -100,6 +100,8 @@ def atoms(train_a: AnyArray, train_b: AnyArray) -> list[Event]:
     for j in range(min(train_a.shape[1], MOST_COORDINATES)):
         score = _coordinate(j)
         for train in (train_a, train_b):
+            # Both samples propose: a value that only one input can give is the strongest evidence there
+            # is.
             values, counts = np.unique(score(train), return_counts=True)
             # Values that occur once are draws of a continuous law and no atoms: they are left out below.
             common = np.argsort(counts)[::-1][:_COMMONEST]
@@ -116,6 +118,7 @@ def likelihood_ratio(train_a: AnyArray, train_b: AnyArray) -> list[Event]:
     events = []
     for name, score in _scores(train_a, train_b):
         pooled = np.concatenate([score(train_a), score(train_b)])
+        # Edges are observed values, so that no atom is split between two cells.
         edges = np.unique(np.quantile(pooled, np.linspace(0, 1, _CELLS + 1)[1:-1], method="inverted_cdf"))
         events += likelier_cells(f"cells of {name}", _cell(score, edges), train_a, train_b)
     return events
@@ -189,6 +192,7 @@ def _thresholds(a: AnyArray, b: AnyArray) -> Floats:
     pooled = np.sort(np.concatenate([a, b]))
     # Likelihood ratios are often largest far out in the tails.
     tail = np.geomspace(1 / pooled.size, 0.5, _THRESHOLDS // 3)
+    # Even ranks for the middle, where laws that differ in an atom are told apart.
     ranks = np.concatenate([tail, 1 - tail, np.linspace(0, 1, _THRESHOLDS // 3)])
     return np.unique(pooled[np.minimum((ranks * pooled.size).astype(int), pooled.size - 1)])
 
@@ -287,21 +291,7 @@ def try_events(
     failure_probability: float,
     stream: Stream | None = None,
 ) -> AuditResult:
-    """Choose events on one half of the outputs and test the claim with them on the other half.
-
-    Parameters
-    ----------
-    trial : MechanismPair
-        Mechanism, its two inputs, and the claim.
-    attack : str
-        Name of the attack in the result and in errors.
-    families : sequence of callable
-        Families that propose events, as of :func:`distinguish`.
-    failure_probability : float
-        Largest probability that a true claim is called broken.
-    stream : Stream, optional
-        Source of the mechanism's randomness; a fresh one by default.
-    """
+    """Choose events on one half of the outputs and test the claim with them on the other half."""
     check_failure_probability(failure_probability, attack)
     stream = stream_or_fresh(stream)
     a, b = trial.collect(trial.a, stream), trial.collect(trial.b, stream)
@@ -385,6 +375,7 @@ def _prospects(claim: Promise, hits_a: Ints, hits_b: Ints, n: int) -> Floats:
     for epsilon, delta in points:
         # Beyond 700 the exponential overflows, and no event proves so large an epsilon.
         growth = math.exp(min(epsilon, 700.0))
+        # A set and its complement, in both directions: the promise bounds all four.
         for left, right in ((p, q), (q, p), (1 - p, 1 - q), (1 - q, 1 - p)):
             spread_left, spread_right = (np.sqrt(x * (1 - x) / n) for x in (left, right))
             error = np.hypot(spread_left, growth * spread_right)

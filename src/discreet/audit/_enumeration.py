@@ -74,6 +74,8 @@ class RowLaw:
     @property
     def loss(self) -> float:
         """Largest privacy loss: the logarithm of the ratio of two probabilities of one published row."""
+        # The logarithm of an impossible output is -inf and its loss infinite, which no pure promise
+        # allows.
         with np.errstate(divide="ignore"):
             logs = np.log(self.chances)
         worst: float = (logs.max(axis=0) - logs.min(axis=0)).max()
@@ -96,6 +98,7 @@ def row_law(plan: ReleasePlan) -> RowLaw | None:
     answers = _response_columns(targets)
     if not targets or answers is None:
         return None
+    # Counted before anything is written down: a few lists already give more pairs than memory holds.
     size = math.prod(t.codes.size * len(t.column.levels) for t in targets)
     if size > MOST_ENTRIES:
         return None
@@ -118,6 +121,7 @@ def row_law(plan: ReleasePlan) -> RowLaw | None:
         cell = law.law if isinstance(law, SampledLaw) else law
         assert isinstance(cell, ResponseLaw | JointResponseLaw)
         alike = (rows[:, None, answer] == outputs[None, :, answer]).all(axis=2)
+        # Generalized randomized response: what is not kept is uniform on all other levels.
         factor = np.where(alike, cell.keep, (1 - cell.keep) / (cell.levels - 1))
         if isinstance(law, SampledLaw):
             factor = np.where((outputs[:, answer] == [hidden[i] for i in answer]).all(axis=1), 1.0, factor)
@@ -129,11 +133,6 @@ def row_law(plan: ReleasePlan) -> RowLaw | None:
 
 def enumerate_rows(subject: EveryRow) -> AuditResult:
     """Compare every pair of rows with a promise of pure differential privacy, without drawing.
-
-    Parameters
-    ----------
-    subject : EveryRow
-        Plan and promise that are compared.
 
     Returns
     -------
@@ -172,6 +171,7 @@ def enumerate_rows(subject: EveryRow) -> AuditResult:
         raise ParameterError("claim of EveryRow must have an epsilon, and has none.")
     # Bound on the rounding error of products and quotients of a few doubles.
     error = 2.0**-48 * max(1, len(law.columns))
+    # The error is taken off, so that a promise that is met with equality is not called broken.
     broken = law.loss - error > allowed
     return AuditResult(
         attack="enumerate",
@@ -195,6 +195,7 @@ def _response_columns(targets: Sequence[Target]) -> list[list[int]] | None:
         law = target.summary.law
         cell = law.law if isinstance(law, SampledLaw) else law
         if isinstance(cell, JointResponseLaw):
+            # One entry for each joint response, although every one of its columns names it.
             responses[cell.columns] = [places[name] for name in cell.columns]
         elif isinstance(cell, ResponseLaw):
             responses[(target.name,)] = [places[target.name]]

@@ -56,6 +56,8 @@ def bin_features(matrix: Floats) -> AnyArray:
         ordered = np.sort(values[:_CUT_BY])
         distinct = ordered[np.append(True, ordered[1:] != ordered[:-1])]
         if distinct.size > _BINS:
+            # By ranks: published numbers have long tails, and bins of equal width would be empty for
+            # the most part.
             cuts = np.unique(ordered[np.arange(1, _BINS) * ordered.size // _BINS])
         else:
             cuts = (distinct[1:] + distinct[:-1]) / 2
@@ -76,6 +78,7 @@ def boost_residuals(bins: AnyArray, residuals: Floats, known: Ints, unknown: Int
         Indices of the rows to learn from, and of those to predict.
     """
     learned = np.ascontiguousarray(bins[:, known])
+    # By place and without a draw: the rows are in random order already.
     held_out = np.arange(known.size) % 5 == 0
     grower, judged = _Grower(learned[:, ~held_out]), np.ascontiguousarray(learned[:, held_out])
     rest, judged_rest = residuals[~held_out].copy(), residuals[held_out].copy()
@@ -174,6 +177,7 @@ class _Grower:
             shape = (1 << level, p, _BINS)
             size = shape[0] * p * _BINS
             cells = (self._cells + leaf * (p * _BINS)).ravel()
+            # Counts are the same for all gradients; only the sums differ.
             below, above = _both_sides(np.bincount(cells, minlength=size).reshape(shape))
             gain = np.zeros((p, _BINS - 1))
             for weight in weights:
@@ -220,6 +224,8 @@ def _log_table(classes: Ints, cells: Ints, shape: tuple[int, int]) -> Floats:
     """Return the logarithm of how often each class meets each cell, smoothed by how often it occurs."""
     counts = np.bincount(classes * shape[1] + cells, minlength=shape[0] * shape[1]).reshape(shape)
     share = np.bincount(classes, minlength=shape[0]) + 1.0
+    # As many pseudo-counts in a cell as there are classes: rare cells fall back on the shares of the
+    # classes.
     return np.asarray(np.log(counts + (shape[0] / share.sum() * share)[:, None]))
 
 
@@ -341,6 +347,7 @@ def learned_numbers(
     matrix, bins = features.matrix[:, chosen], features.bins[chosen]
     if whole and own is not None:
         cells = features.matrix[:, _first_of(features, own)]
+        # Noise that is too fine for integers shows in the distance from the next one.
         fraction = (cells - np.rint(cells))[:, None]
         matrix, bins = np.hstack([matrix, fraction]), np.vstack([bins, bin_features(fraction)])
     linear = _linear(matrix, truth, known)

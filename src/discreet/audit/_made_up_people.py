@@ -224,12 +224,14 @@ class PublicPrior(PeopleLaw):
         counts, missing = {}, {}
         for column in schema.released:
             cells, size = rows[column.name], int(_states_of_parts(column).max()) + 1
-            gone = np.isnan(cells) if column.is_number else np.zeros(n, bool)
-            states = _states_of_cells(column, np.where(gone, column.range[0], cells) if gone.any() else cells)
-            counts[column.name] = np.stack(
-                [np.bincount(states[group][~gone[group]], minlength=size) for group in groups], axis=1
+            empty = np.isnan(cells) if column.is_number else np.zeros(n, bool)
+            states = _states_of_cells(
+                column, np.where(empty, column.range[0], cells) if empty.any() else cells
             )
-            missing[column.name] = np.array([int(gone[group].sum()) for group in groups])
+            counts[column.name] = np.stack(
+                [np.bincount(states[group][~empty[group]], minlength=size) for group in groups], axis=1
+            )
+            missing[column.name] = np.array([int(empty[group].sum()) for group in groups])
         return cls("declared", 0.0, len(groups), True, counts, missing, source, n)
 
     def cell_weights(self, column: Column) -> Floats:
@@ -248,7 +250,7 @@ class PublicPrior(PeopleLaw):
         for column in schema.released:
             below = np.cumsum(self._shares(column), axis=0)
             # Three draws for every person, used or not, so that columns do not shift each other's draws.
-            pick, where, gone = (uniform_shares(n, stream) for _ in range(3))
+            pick, where, presence = (uniform_shares(n, stream) for _ in range(3))
             state = np.minimum((pick > below[:-1, place]).sum(axis=0), len(below) - 1)
             parts = np.bincount(_states_of_parts(column))
             share = ((np.cumsum(parts) - parts)[state] + where * parts[state]) / CELLS
@@ -257,7 +259,7 @@ class PublicPrior(PeopleLaw):
                 share = (np.floor(share * CELLS) + 0.5) / CELLS
             cells = cells_at_shares(column, np.minimum(share, 1 - 2.0**-53))
             if column.is_number:
-                cells[gone < self._missing_shares(column)[place]] = np.nan
+                cells[presence < self._missing_shares(column)[place]] = np.nan
             rows[column.name] = cells
         return place, rows
 

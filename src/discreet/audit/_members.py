@@ -44,7 +44,7 @@ MOST_PEOPLE = 2_000
 _MOST_COMPARED = 1_000_000_000
 """Largest number of cells of people and published rows that are compared."""
 _MOST_DRAWN = 20_000
-"""Epsilons of a promise's curve that bound an attack: each gives a true bound, and the best is taken."""
+"""Largest number of people that are made up for an attack on a published table."""
 _LEARNED = (
     "shadow models",
     "An attacker who has learned on tables of other people how those in a table differ tells a person in the "
@@ -181,12 +181,14 @@ def attack_members(
     masked = is_masked(method)
     units = UnitRows.from_ids(ids, len(next(iter(rows.values()), ())))
     half = len(units) // 2
+    # The attacker's own table leaves out everybody who is attacked, and must still have enough rows.
     if len(units.places) // 2 < 2 * LEAST_ROWS or half < LEAST_ROWS:
         return ()
     # Whose rows are published as they are needs no attack to be found.
     if is_masked(method) and _publishes_rows(method):
         return ()
     stream = stream_or_fresh(stream)
+    # People are divided, not rows: somebody in both halves would be member and stranger at once.
     order = permutation(2 * half, stream.derive("halves"))
     # All rows of a person are compared with all rows: the work grows by the square of their number.
     n = _people(half, len(rows) * max(1, len(units.places) // len(units)) ** 2)
@@ -252,6 +254,7 @@ def attack_published(method: SyntheticRelease | MaskedRelease, n_rows: int) -> t
         people = {name: values[:_MOST_DRAWN] for name, values in method.generate(size, seed=1).items()}
         stream = sampling_stream("attacks", method.sampling_seed_)
     each = (method.schema.max_rows_per_unit or 1) if method.schema is not None else 1
+    # All rows of a person stand together, as many as the promise covers.
     ids = np.arange(len(next(iter(people.values())))) // each
     return attack_members(method, people, on="made-up", ids=ids, stream=stream)
 
@@ -263,6 +266,7 @@ def _publishes_rows(method: MaskedRelease) -> bool:
 
 def _people(n_rows: int, columns: int) -> int:
     """Return how many people of each group are attacked: fewer where rows are many or wide."""
+    # Twice, because members and others are both compared with every row.
     most = _MOST_COMPARED // (2 * n_rows * columns)
     return max(LEAST_ROWS // 2, min(n_rows // 3, MOST_PEOPLE, most))
 

@@ -65,17 +65,19 @@ def _add_slices(slices: Floats, axis: int, *, keepdims: bool) -> Floats:
 
 
 def _interpolate(places: Floats, lowest: float, highest: float, table: Floats) -> Floats:
-    """Return rows of a table over equally spaced points, interpolated at places between the ends.
+    """Return columns of a table over equally spaced points, interpolated at places between the ends.
 
-    One look-up serves all columns of the table; ``np.interp`` would search once for each of them.
+    One look-up serves all rows of the table; ``np.interp`` would search once for each of them.
     """
-    last = len(table) - 1
+    last = table.shape[1] - 1
     at = (places - lowest) * (last / (highest - lowest) if highest > lowest else 0.0)
     # The last point has no step to its right.
     left = np.minimum(at.astype(np.int64), last - 1)
-    steps = np.diff(table, axis=0).take(left, axis=0)
-    steps *= (at - left)[:, None]
-    return np.asarray(np.add(table.take(left, axis=0), steps, out=steps))
+    at -= left
+    found = np.diff(table, axis=1).take(left, axis=1)
+    found *= at
+    found += table.take(left, axis=1)
+    return np.asarray(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,9 +130,9 @@ class Mixture:
         return np.append(values, np.nan), np.concatenate([weights, self.weights[~there].sum(axis=0)[None]])
 
     def log_density(self, published: AnyArray) -> Floats:
-        """Return the log likelihood of published cells given each factor, of shape (cells, nodes)."""
+        """Return the log likelihood of published cells given each factor, of shape (nodes, cells)."""
         if self.target.is_list:
-            return self._log_shares()[published]
+            return self._log_shares().take(published, axis=1)
         if isinstance(self.channel, ClearChannel):
             return self._log_clear(published)
         present = published[~np.isnan(published)]
@@ -141,44 +143,63 @@ class Mixture:
         there = ~np.isnan(values)
         # Given that the cell is not missing; the flags are added at the end.
         weights = weights[there] / weights[there].sum(axis=0)
-        table = np.einsum("pv,vz->pz", np.exp(self._log_given_numbers(points, values[there])), weights)
+        # Not by BLAS, whose sums depend on the processor: scores that are equal but for rounding are ranked.
+        table = np.einsum("pv,vz->zp", self._given_numbers(points, values[there]), weights)
         place = np.nan_to_num(published, nan=lowest)
         logs = np.log(np.maximum(table, _LEAST))
         density = _interpolate(place, lowest, highest, logs)
         # A cell clamped to an end of its range has a mass there, not a density.
         if isinstance(self.channel, AdditiveChannel) and self.channel.law.clamped:
             for end in self.channel.bounds:
-                density[place == end] = np.log(np.maximum(self._end_masses(end), _LEAST))
+                density[:, place == end] = np.log(np.maximum(self._end_masses(end), _LEAST))[:, None]
         return self._add_flags(published, density)
 
-    def log_given_states(self, published: AnyArray) -> Floats:
-        """Return the log likelihood of published cells given each of the states, along a new last axis."""
+    def sum_given_states(self, published: AnyArray, weights: Floats) -> Floats:
+        """Return weighted sums over published cells of their likelihood given each of the states.
+
+        Parameters
+        ----------
+        published : array of shape (groups, cells)
+            Published cells, with NaN for one that is shown as missing.
+        weights : array of shape (groups, sums, cells)
+            Weights of the cells of its group in each sum.
+
+        Returns
+        -------
+        array of shape (groups, sums, states)
+            The likelihoods of the states, each times its weight and added up.
+        """
         values, _ = self.states()
         if self.target.is_list:
-            return self.channel.log_likelihood(published[..., None], values)
+            return np.asarray(weights @ self._given_codes.take(published, axis=0))
         hidden = np.isnan(published)
         there = ~np.isnan(values)
         filled = np.where(hidden, self.target.column.fill, published)
-        number = self._log_given_numbers(filled, values[there])
+        keep = self.target.missing_keep
+        # A hidden cell shows its flag alone.
+        shown = weights if keep is None else np.where(hidden[:, None], 0.0, weights)
+        sums = shown @ self._given_numbers(filled, values[there])
         if not there.all():
             # A missing cell whose flag is changed shows the fill value with noise.
-            middle = self.channel.log_likelihood(filled, np.full(1, self.target.column.fill))
-            number = np.concatenate([number, middle[..., None]], axis=-1)
-        keep = self.target.missing_keep
+            middle = np.exp(self.channel.log_likelihood(filled, np.full(1, self.target.column.fill)))
+            sums = np.concatenate([sums, shown @ middle[:, :, None]], axis=2)
         if keep is None:
-            return number
-        with np.errstate(divide="ignore"):
-            same, changed = np.log([keep, 1 - keep])
-        flag = np.where(hidden[..., None] == ~there, same, changed)
-        return np.asarray(flag + np.where(hidden[..., None], 0.0, number))
+            return np.asarray(sums)
+        not_shown = np.where(hidden[:, None], weights, 0.0).sum(axis=2, keepdims=True)
+        return np.asarray(
+            np.where(there, keep, 1 - keep) * sums + np.where(there, 1 - keep, keep) * not_shown
+        )
+
+    @cached_property
+    def _given_codes(self) -> Floats:
+        """Probability of each published code of a list given each state, of shape (codes, states)."""
+        codes = np.arange(len(self.target.column.levels))
+        return np.asarray(np.exp(self.channel.log_likelihood(codes[:, None], self.states()[0])))
 
     def _log_shares(self) -> Floats:
-        """Return the log probability of each published code of a list, of shape (codes, nodes)."""
-        column = self.target.column
-        values, weights = self.states()
-        codes = np.arange(len(column.levels))
-        chances = np.exp(self.channel.log_likelihood(codes[:, None], values[None, :]))
-        return np.asarray(np.log(np.maximum(np.einsum("cv,vz->cz", chances, weights), _LEAST)))
+        """Return the log probability of each published code of a list, of shape (nodes, codes)."""
+        chances = np.einsum("cv,vz->zc", self._given_codes, self.states()[1])
+        return np.asarray(np.log(np.maximum(chances, _LEAST)))
 
     def _log_clear(self, published: AnyArray) -> Floats:
         """Return the log probability of numbers that are published as they are."""
@@ -187,25 +208,25 @@ class Mixture:
         cells = len(self.values) - 1
         lower, width = column.range[0], max(column.width, 1e-300)
         place = np.floor((np.nan_to_num(published, nan=lower) - lower) / width * cells)
-        shares = self.weights[np.clip(place, 0, cells - 1).astype(np.int64)]
+        shares = self.weights.T.take(np.clip(place, 0, cells - 1).astype(np.int64), axis=1)
         # The probability of a grid cell is shared by the values inside it, of which one is published.
         each = (_UNIQUE if column.type == "number" else column.n_integers) / cells
-        shares = np.where(np.isnan(published)[:, None], missing, shares / max(each, 1.0))
+        shares = np.where(np.isnan(published), missing[:, None], shares / max(each, 1.0))
         return np.asarray(np.log(np.maximum(shares, _LEAST)))
 
-    def _log_given_numbers(self, published: Floats, values: Floats) -> Floats:
-        """Return the log density of published numbers given each true value, along a new last axis."""
+    def _given_numbers(self, published: Floats, values: Floats) -> Floats:
+        """Return the density of published numbers given each true value, along a new last axis."""
         column, channel = self.target.column, self.channel
-        if not isinstance(channel, AdditiveChannel):
-            return channel.log_likelihood(published[..., None], values)
-        lower, upper = column.range if column.type == "number" else np.add(column.range, (-0.5, 0.5))
-        step = (upper - lower) / _BINS
-        if len(values) < _BINS or math.sqrt(channel.law.variance) >= 2 * step:
-            return channel.log_likelihood(published[..., None], values)
-        # Noise that is finer than the parts: its mean over each of them, from the distribution.
-        edges = lower + step * np.arange(_BINS + 1)
-        mean = -np.diff(channel.cumulative(published[..., None] - edges), axis=-1) / step
-        return np.asarray(np.log(np.maximum(mean, _LEAST)))
+        if isinstance(channel, AdditiveChannel) and len(values) >= _BINS:
+            lower, upper = column.range if column.type == "number" else np.add(column.range, (-0.5, 0.5))
+            step = (upper - lower) / _BINS
+            if math.sqrt(channel.law.variance) < 2 * step:
+                # Noise that is finer than the parts: its mean over each of them, from the distribution.
+                edges = lower + step * np.arange(_BINS + 1)
+                mean = -np.diff(channel.cumulative(published[..., None] - edges), axis=-1) / step
+                return np.asarray(np.maximum(mean, _LEAST))
+        logs = channel.log_likelihood(published[..., None], values)
+        return np.asarray(np.exp(logs, out=logs))
 
     def _end_masses(self, end: float) -> Floats:
         """Return the probability of a number that is clamped to an end of its range, given each factor."""
@@ -222,10 +243,12 @@ class Mixture:
         missing = self.weights[np.isnan(self.values)].sum(axis=0)
         column, hidden = self.target.column, np.isnan(published)
         filled = np.where(hidden, column.fill, published)
-        middle = np.exp(self.channel.log_likelihood(filled, np.full(1, column.fill)))[:, None]
-        shown = (1 - missing) * keep * np.exp(density) + missing * (1 - keep) * middle
-        not_shown = (1 - missing) * (1 - keep) + missing * keep
-        return np.asarray(np.log(np.maximum(np.where(hidden[:, None], not_shown, shown), _LEAST)))
+        middle = np.exp(self.channel.log_likelihood(filled, np.full(1, column.fill)))
+        shown = np.exp(density, out=density)
+        shown *= ((1 - missing) * keep)[:, None]
+        shown += (missing * (1 - keep))[:, None] * middle
+        shown[:, hidden] = ((1 - missing) * (1 - keep) + missing * keep)[:, None]
+        return np.asarray(np.log(np.maximum(shown, _LEAST, out=shown), out=shown))
 
     def log_likelihood(self, published: AnyArray, values: AnyArray) -> Floats:
         """Return the log likelihood of published cells given true ones, broadcast against each other."""

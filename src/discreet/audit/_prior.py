@@ -184,6 +184,7 @@ def attack_prior(
 def attack_floor(subject: PlannedAttacks, failure_probability: float, stream: Stream | None) -> AuditResult:
     """Run :func:`attack_prior` on a plan and return the guess that came closest to its floor."""
     guesses = attack_prior(subject.plan, n=subject.n, failure_probability=failure_probability, stream=stream)
+    # By the upper end of the interval: a floor is broken only if even that error is below it.
     floored = [(g.floor / g.upper if g.upper else np.inf, g) for g in guesses if g.floor is not None]
     if not floored:
         return AuditResult(
@@ -330,6 +331,7 @@ class _Simulation:
         if _is_whole(target):
             start = time.monotonic()
             present = ~np.isnan(cells)
+            # Rounding undoes noise below 1/2, whatever its law.
             guess = np.rint(np.where(present, cells, 0.0).sum(axis=1) / present.sum(axis=1))
             results.append(
                 self._build_guess(
@@ -394,6 +396,7 @@ class _Simulation:
         _, present = posterior_means(target.channel, cells, candidates)
         fill = np.full(cells.shape, target.column.fill)
         likelihood = target.channel.log_likelihood(np.where(np.isnan(cells), fill, cells), fill)
+        # A cell that is shown as missing says nothing about the number.
         absent = np.where(np.isnan(cells), 0.0, likelihood).sum(axis=1)
         guess = missing_guesses(present, absent, cells, target.missing_keep)
         wrong = guess != np.isnan(self.records[target.name][self.unknown])
@@ -409,28 +412,13 @@ class _Simulation:
         knowledge: str,
         note: str = "",
     ) -> Guess:
-        """Return the error of a guess with its interval and the verdict on the floor.
-
-        Parameters
-        ----------
-        target : Target
-            Column that was guessed.
-        attack : str
-            Name of the attack.
-        guess : array
-            Guessed cells of the attacked people that have a value.
-        failure_probability : float
-            Largest probability that a true floor is called broken.
-        start : float
-            Monotonic clock at the start of the attack, in seconds.
-        knowledge, note : str
-            Knowledge of the attacker, and a limit of the attack.
-        """
+        """Return the error of a guess with its interval and the verdict on the floor."""
         people = self._with_value(target, self.unknown)
         truth = self.records[target.name][people]
         without: float
         if target.is_list:
             error, lower, upper = share_interval(guess != truth, failure_probability)
+            # Under a uniform prior no guess without the release is better than any other.
             without = 1 - 1 / target.prior_codes.size
         else:
             guess, largest = self._within_reach(target, guess, people)

@@ -138,21 +138,7 @@ def attack_file(
 def _expected_guess(
     target: Target, attack: str, error: float, without: float, n: int, start: float, note: str = ""
 ) -> Guess:
-    """Return a result for an error that the attacker expects: no interval and no verdict.
-
-    Parameters
-    ----------
-    target : Target
-        Column whose cells are guessed.
-    attack, note : str
-        Name of the attack, and a limit of it that the reader must know.
-    error, without : float
-        Expected error with and without the release.
-    n : int
-        Number of published cells that were used.
-    start : float
-        Monotonic clock at the start of the attack, in seconds.
-    """
+    """Return a result for an error that the attacker expects: no interval and no verdict."""
     return Guess(
         attack=attack,
         column=target.name,

@@ -231,29 +231,13 @@ class _Split:
         start: float,
         knowledge: str,
     ) -> Guess:
-        """Return the error of a guess at the attacked rows with its interval, without a verdict.
-
-        Parameters
-        ----------
-        target : Target
-            Column that was guessed.
-        attack : str
-            Name of the attack.
-        guess : array
-            Guessed cells of the attacked rows.
-        unknown : array of int
-            Indices of the attacked rows.
-        without : float
-            Error of the best guess without the release.
-        start : float
-            Monotonic clock at the start of the attack, in seconds.
-        knowledge : str
-            Knowledge of the attacker, for the result.
-        """
+        """Return the error of a guess at the attacked rows with its interval, without a verdict."""
         truth = self.rows[target.name][unknown]
         if target.is_list:
             error, lower, upper = share_interval(guess != truth, FAILURE)
         else:
+            # No verdict rests on it, so the normal approximation is enough; attacks on floors use a
+            # proven interval.
             error, lower, upper = approximate_rms_interval(guess, truth, target.column.range, FAILURE)
         return Guess(
             attack=attack,
@@ -298,6 +282,7 @@ def _error(target: Target, guess: AnyArray, truth: AnyArray) -> float:
     """Return the share of wrong guesses at a list, or the root-mean-square error at a number."""
     if target.is_list:
         return float(np.mean(guess != truth))
+    # A guess outside the declared range is known to be wrong, and no attacker would leave it there.
     lower, upper = target.column.range
     misses: Floats = np.clip(guess, lower, upper) - truth
     return float(np.sqrt(np.square(misses).mean()))

@@ -184,14 +184,14 @@ def decode_column(column: Column, values: AnyArray) -> AnyArray:
     return np.asarray(column.moments(values)) if column.is_calendar else values
 
 
-def _compare_laws(asked: Sequence[AskedQuestion], claim: Promise, schema: Schema) -> list[AuditResult]:
+def _compare_laws(questions: Sequence[AskedQuestion], claim: Promise, schema: Schema) -> list[AuditResult]:
     """Return the exact audit of the worst question of each kind, and of all questions together."""
-    losses = [question_loss(one.question, one.answer, schema) for one in asked]
+    losses = [question_loss(one.question, one.answer, schema) for one in questions]
     results = []
     for kind, noun in _NOUNS.items():
         found = [
             (loss / _size(one.promise), loss, one.promise)
-            for one, loss in zip(asked, losses, strict=True)
+            for one, loss in zip(questions, losses, strict=True)
             if one.question.kind == kind
         ]
         results += [_compare_law(*max(found, key=lambda item: item[0])[1:], noun)] if found else []
@@ -200,7 +200,7 @@ def _compare_laws(asked: Sequence[AskedQuestion], claim: Promise, schema: Schema
         total = math.fsum(losses)
     else:
         total = math.sqrt(math.fsum(loss * loss for loss in losses))
-    return [*results, _compare_law(total, claim, f"{count_noun(len(asked), 'question')} together")]
+    return [*results, _compare_law(total, claim, f"{count_noun(len(questions), 'question')} together")]
 
 
 def question_loss(question: Aggregate, answer: Answer, schema: Schema) -> float:
@@ -343,7 +343,7 @@ def _compare_law(loss: float, claim: Promise, noun: str) -> AuditResult:
 
 
 def _check_noise(
-    asked: Sequence[AskedQuestion], engine: Engine, claim: Promise, failure_probability: float
+    questions: Sequence[AskedQuestion], engine: Engine, claim: Promise, failure_probability: float
 ) -> AuditResult:
     """Return whether the noise that was drawn is as large as stated, for the question with the least of it.
 
@@ -353,9 +353,9 @@ def _check_noise(
     ``sum z_i**2 / v`` has a chi-squared law for Gaussian noise, and ``sqrt(2) sum abs(z_i) / sqrt(v)`` a
     gamma law for Laplace noise. What is measured is a lower bound on ``1 / sqrt(v)``.
     """
-    share, found, entries = failure_probability / len(asked), 0.0, 0
+    share, found, entries = failure_probability / len(questions), 0.0, 0
     assert engine.curation is not None
-    for one in asked:
+    for one in questions:
         bound = one.question.bind(engine.curation, engine.curation.schema.neighbors)
         exact = np.array(bound.exact(engine), np.float64) * bound.unit
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -40,6 +40,8 @@ _MOST_STATES = 4_000_000
 """Largest number of people times rows like theirs times values of a column that are looked at together."""
 _BLOCK = 1 << 16
 """Number of likelihoods that are computed together: they stay in the cache of a processor."""
+_SCORE_BITS = 30
+"""Binary digits of a score that decide which rows look most like a person's."""
 _CLOSE = 0.05
 """Share of its range within which a guess at a number counts as right."""
 
@@ -70,9 +72,10 @@ def poisson_quantile(share: Floats, mean: Floats) -> Floats:
     """
     largest = float(np.max(mean, initial=0.0))
     numbers = np.arange(math.ceil(largest + 12 * math.sqrt(largest) + 40))
-    logs = special.xlogy(numbers, mean[..., None]) - mean[..., None] - special.gammaln(numbers + 1)
-    below = np.cumsum(np.exp(logs), axis=-1) < share[..., None]
-    return np.asarray(below.sum(axis=-1), np.float64)
+    logs = numbers * np.log(np.maximum(mean, 1e-300))[..., None] - mean[..., None]
+    logs -= np.asarray(special.gammaln(numbers + 1), np.float64)
+    below = np.cumsum(np.exp(logs, out=logs), axis=-1, out=logs) < share[..., None]
+    return np.asarray(np.count_nonzero(below, axis=-1), np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +92,7 @@ class RowScores:
         Published cells of each person, drawn again and again.
     given_cell : list of array of shape (people, draws)
         Log likelihood of each published cell given the person's true one.
-    given_factor : list of array of shape (people, draws, nodes)
+    given_factor : list of array of shape (nodes, people, draws)
         The same given only a hidden factor.
     place : array of shape (people,)
         Place of each person's hidden factor.
@@ -150,7 +153,7 @@ class RowScores:
             cells.append(truth[target.name])
             shown.append(own.reshape(people, DRAWS))
             given_cell.append(one.log_likelihood(own, copies[target.name]).reshape(people, DRAWS))
-            given_factor.append(one.log_density(own).reshape(people, DRAWS, -1))
+            given_factor.append(one.log_density(own).reshape(-1, people, DRAWS))
         return cls(columns, cells, shown, given_cell, given_factor, place, n_rows)
 
     def take(self, people: int) -> RowScores:
@@ -160,7 +163,7 @@ class RowScores:
             truth=[values[:people] for values in self.truth],
             published=[values[:people] for values in self.published],
             given_cell=[values[:people] for values in self.given_cell],
-            given_factor=[values[:people] for values in self.given_factor],
+            given_factor=[values[:, :people] for values in self.given_factor],
             place=self.place[:people],
         )
 
@@ -179,7 +182,7 @@ class RowScores:
         """Protected columns, those that tell most about a person first."""
         # The mean of L over the person's own rows is the mutual information of person and cell.
         gains = {
-            j: float(np.mean(self.given_cell[j] - log_sum_exp(self.given_factor[j], axis=2)))
+            j: float(np.mean(self.given_cell[j] - log_sum_exp(self.given_factor[j], axis=0)))
             for j, one in enumerate(self.columns)
             if not one.target.is_clear
         }
@@ -279,20 +282,22 @@ class RowScores:
         scores = cells - _log_mean(factors)
         rows = _draw_strangers(scores, self.n_rows, stream.derive("which"))
         # The person's own row, and what stands there in strangers' rows that look like it.
-        people = np.arange(len(self.place))[:, None]
-        look = np.concatenate([np.zeros_like(people), rows.draws], axis=1)
-        by_factor = factors.reshape(-1, factors.shape[2]).take(people * DRAWS + look, axis=0)
-        by_factor -= log_sum_exp(by_factor, 2, keepdims=True)
-        pick = np.concatenate([people * DRAWS, self._strangers(by_factor[:, 1:], stream)], axis=1)
+        people = np.arange(len(self.place))[:, None] * DRAWS
+        look = np.concatenate([people, people + rows.draws], axis=1)
+        by_factor = factors.reshape(len(factors), -1).take(look, axis=1)
+        by_factor -= log_sum_exp(by_factor, 0)
+        pick = np.concatenate([people, self._strangers(by_factor[:, :, 1:], stream)], axis=1)
         shown = self.published[unknown].ravel()[pick]
-        score = np.take_along_axis(scores, look, axis=1)
+        score = scores.ravel()[look]
         # People have different numbers of such rows: places that stay empty have no weight.
         score[:, 1:][~rows.there] = -np.inf
-        own = self.given_factor[unknown].reshape(-1, by_factor.shape[2])[pick]
+        by_factor += self.given_factor[unknown].reshape(len(factors), -1).take(pick, axis=1)
         # L of the whole row: the unknown cell of a stranger follows what the known ones tell about the
         # factor.
-        score -= log_sum_exp(by_factor + own, axis=2)
-        likelihood = np.empty(prior.shape)
+        score -= log_sum_exp(by_factor, 0)
+        top = score.max(axis=1)
+        weights = np.exp(score - top[:, None])
+        sums = np.empty(prior.shape)
         at_once = max(1, _BLOCK // (shown.shape[1] * prior.shape[1]))
         # People with as many rows each, so that few likelihoods are computed of rows that are not there.
         looks = 1 + rows.there.sum(axis=1)
@@ -300,27 +305,28 @@ class RowScores:
         for start in range(0, len(shown), at_once):
             part = order[start : start + at_once]
             most_looks = looks[part[-1]]
-            ratio = column.log_given_states(shown[part, :most_looks])
-            ratio += score[part, :most_looks, None]
-            likelihood[part] = log_sum_exp(ratio, axis=1)
-        posterior = update_prior(prior, likelihood, rows.others)
+            sums[part] = column.sum_given_states(shown[part, :most_looks], weights[part, None, :most_looks])[
+                :, 0
+            ]
+        posterior = update_prior(prior, sums, top, rows.others)
         return best_guess(posterior, column)[1], best_guess(prior, column)[1]
 
     def _strangers(self, by_factor: Floats, stream: Stream) -> Ints:
         """Return the drawn rows that have the cells of strangers, whose other cells tell a hidden factor."""
-        shape = by_factor.shape[:2]
-        below = np.cumsum(np.exp(by_factor), axis=2)
+        shape = by_factor.shape[1:]
         pick = uniform_shares(shape[0] * shape[1], stream.derive("factor")).reshape(shape)
-        place = np.minimum((pick[:, :, None] > below).sum(axis=2), by_factor.shape[2] - 1)
-        of_rows = np.repeat(self.place, DRAWS)
-        found = np.empty(shape, np.int64)
-        at = uniform_shares(found.size, stream.derive("cell")).reshape(shape)
-        for z in range(by_factor.shape[2]):
-            held, mine = np.flatnonzero(of_rows == z), place == z
-            if not len(held):
-                held = np.arange(len(of_rows))  # nobody has this factor by chance
-            found[mine] = held[np.floor(at[mine] * len(held)).astype(np.int64)]
-        return found
+        place, below = np.zeros(shape, np.int64), np.zeros(shape)
+        for one in by_factor[:-1]:
+            below += np.exp(one)
+            place += pick > below
+        at = uniform_shares(pick.size, stream.derive("cell")).reshape(shape)
+        counts = np.bincount(self.place, minlength=len(by_factor))
+        starts = np.where(counts, np.cumsum(counts) - counts, len(self.place))
+        # Where nobody has a factor by chance, anybody stands for them.
+        held = np.concatenate([np.argsort(self.place, kind="stable"), np.arange(len(self.place))])
+        sizes = np.where(counts, counts, len(self.place)) * DRAWS
+        found = np.floor(at * sizes[place]).astype(np.int64)
+        return np.asarray(held[starts[place] + found // DRAWS] * DRAWS + found % DRAWS)
 
 
 def tails(scores: Floats) -> tuple[Floats, Floats, Floats]:
@@ -384,8 +390,15 @@ def _draw_strangers(scores: Floats, n_rows: int, stream: Stream) -> _Strangers:
     that is drawn with weights ``exp(-L)``. The others have ``E[exp(L); L < t] = P(L < t)`` each.
     """
     people, draws = scores.shape
-    order = np.argsort(-scores, axis=1, kind="stable")
-    rate = (n_rows - 1) * np.cumsum(np.exp(-np.take_along_axis(scores, order, axis=1)), axis=1) / draws
+    # Scores of lists repeat, up to rounding errors of their sums, which depend on the processor: without
+    # these digits the same rows are drawn everywhere.
+    falling = np.rint(scores * -(2.0**_SCORE_BITS)) / 2.0**_SCORE_BITS
+    order = np.argsort(falling, axis=1)
+    ordered = np.take_along_axis(falling, order, axis=1)
+    # Equal scores, which few people have, in the order of the draws: that of a sort depends on the processor.
+    equal = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+    order[equal] = np.argsort(falling[equal], axis=1, kind="stable")
+    rate = (n_rows - 1) * np.cumsum(np.exp(ordered), axis=1) / draws
     # As many of the best draws as about two dozen strangers are expected to reach.
     used = (rate <= _CANDIDATES).sum(axis=1)
     mean = np.where(used > 0, np.take_along_axis(rate, np.maximum(used - 1, 0)[:, None], axis=1)[:, 0], 0.0)
@@ -394,10 +407,15 @@ def _draw_strangers(scores: Floats, n_rows: int, stream: Stream) -> _Strangers:
     most = max(1, int(count.max(initial=0)))
     # Places under the cumulative rate fall on each draw with its weight exp(-L).
     at = uniform_shares(people * most, stream.derive("row")).reshape(people, most) * mean[:, None]
-    place = np.array([own.searchsorted(wanted) for own, wanted in zip(rate, at, strict=True)])
-    place = np.minimum(place, draws - 1)
+    # All of them are below the last rate that is used; by draws, so that loops are long.
+    wanted, rates = np.ascontiguousarray(at.T), np.ascontiguousarray(rate.T)
+    place = np.zeros(wanted.shape, np.uint8)
+    for own in rates[: max(0, int(used.max(initial=0)) - 1)]:
+        place += own < wanted
     there = np.arange(most) < count[:, None]
-    return _Strangers(np.take_along_axis(order, place, axis=1), there, (n_rows - 1) * (1 - used / draws))
+    return _Strangers(
+        np.take_along_axis(order, place.T.astype(np.int64), axis=1), there, (n_rows - 1) * (1 - used / draws)
+    )
 
 
 def log_states(column: Mixture, cells: AnyArray) -> Floats:
@@ -421,22 +439,24 @@ def mix_states(logs: Floats, column: Mixture) -> Floats:
     return np.asarray(np.einsum("pz,vz->pv", chances, column.states()[1]))
 
 
-def update_prior(prior: Floats, likelihood: Floats, others: Floats) -> Floats:
+def update_prior(prior: Floats, sums: Floats, top: Floats, others: Floats) -> Floats:
     """Return the probability of each value of a column given a table.
 
     Parameters
     ----------
     prior : array of shape (people, values)
         Probability of each value without the table.
-    likelihood : array of shape (people, values)
-        Logarithm of the sum of ``exp(L)`` over the rows that are looked at, for each value.
+    sums : array of shape (people, values)
+        Sum of ``exp(L - top)`` over the rows that are looked at, for each value.
+    top : array of shape (people,)
+        What L was lessened by, so that no sum is too large.
     others : array of shape (people,)
-        The same sum over all other rows, which does not depend on the value.
+        The sum of ``exp(L)`` over all other rows, which does not depend on the value.
     """
     with np.errstate(divide="ignore"):
-        # A value that is impossible has the logarithm -inf, and stays impossible.
-        total = np.logaddexp(likelihood, np.log(others)[:, None]) + np.log(prior)
-    posterior = np.exp(total - total.max(axis=1, keepdims=True))
+        rest = np.log(others)
+    scale = np.maximum(top, rest)
+    posterior = (sums * np.exp(top - scale)[:, None] + np.exp(rest - scale)[:, None]) * prior
     return np.asarray(posterior / posterior.sum(axis=1, keepdims=True))
 
 
@@ -477,8 +497,8 @@ def best_guess(chances: Floats, column: Mixture) -> tuple[Ints, Floats, int]:
 
 
 def _log_mean(logs: Floats) -> Floats:
-    """Return the logarithm of the mean over the last axis."""
-    return np.asarray(log_sum_exp(logs, axis=-1) - math.log(logs.shape[-1]))
+    """Return the logarithm of the mean over the first axis."""
+    return np.asarray(log_sum_exp(logs, axis=0) - math.log(len(logs)))
 
 
 def nearest_state(cells: AnyArray, values: AnyArray) -> Ints:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from discreet.audit._rehearsal import decode_column
 from discreet.learn.perturbation.mean_loss import minimize
-from discreet.noise.linear_algebra import product
+from discreet.noise.linear_algebra import product, round_to_bits
+from discreet.tables.encoded import EncodedTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,9 +122,8 @@ class ShadowTable:
         schema = method.schema
         assert schema is not None
         inside = units.take(members)
-        source = {c.name: decode_column(c, rows[c.name][inside.places]) for c in schema.released}
-        if schema.id_column is not None:
-            source[schema.id_column] = inside.owners
+        cells = {c.name: rows[c.name][inside.places] for c in schema.released}
+        source = EncodedTable(cells, None if schema.id_column is None else inside.owners)
         table = made.release(source)
         chosen = [units.take(people) for people in (others[n:], members[:n], others[:n])]
         known, *groups = ({name: values[one.places] for name, values in rows.items()} for one in chosen)
@@ -133,14 +132,14 @@ class ShadowTable:
     @property
     def questions(self) -> list[dict[str, Any]]:
         """Published questions about tables, with their answers."""
-        asked = self.method.tables_["questions"]
-        return [one for one in asked if one["question"]["kind"] == "marginals"]
+        questions = self.method.tables_["questions"]
+        return [one for one in questions if one["question"]["kind"] == "marginals"]
 
     def codes(self, rows: Mapping[str, AnyArray]) -> AnyArray:
         """Return the cells of rows in the published tables, one row each."""
         parts = [one["question"] for one in self.questions if one["name"] == "one"]
-        asked = {name: part for part in parts for table in part["tables"] for name in table}
-        codes = [cell_codes(self.schema.column(name), rows[name], part) for name, part in asked.items()]
+        part_of = {name: part for part in parts for table in part["tables"] for name in table}
+        codes = [cell_codes(self.schema.column(name), rows[name], part) for name, part in part_of.items()]
         # Where noise leaves one cell to every column, no table was asked, and all rows are alike.
         return np.column_stack([np.empty((len(next(iter(rows.values()))), 0)), *codes]).astype(np.int16)
 
@@ -158,8 +157,8 @@ class ShadowTable:
         shown = self.codes(self.published)
         found = []
         for people, units in zip(self.groups, self.units, strict=True):
-            distance, right = _find_nearest(self.codes(people), shown)
-            found.append((np.minimum.reduceat(distance, units.starts), right[units.starts]))
+            distance, right = _find_nearest(self.codes(people), shown, units.starts)
+            found.append((np.minimum.reduceat(distance, units.starts), right))
         return found
 
     def features(self) -> list[Floats]:
@@ -236,28 +235,41 @@ def cell_count(column: Column, question: Mapping[str, Any]) -> int:
     return len(question["edges"].get(column.name, ())) + 1 + (not column.required)
 
 
-def _find_nearest(people: AnyArray, shown: AnyArray) -> tuple[Ints, Ints]:
+def _find_nearest(people: AnyArray, shown: AnyArray, firsts: Ints) -> tuple[Ints, Ints]:
     """Return in how many columns the nearest row differs, and how many cells such rows guess right.
 
     Parameters
     ----------
     people, shown : array of int of shape (rows, columns)
         Cells of people, and of published rows in random order: the first of equally near ones is taken.
+    firsts : array of int
+        Rows of people whose cells are guessed.
     """
+    # In few bytes each, of which a processor compares many at once.
+    narrow = np.min_scalar_type(max(int(people.max(initial=0)), int(shown.max(initial=0)), people.shape[1]))
+    own, published = people.T.astype(narrow), shown.T.astype(narrow)
     nearest = np.empty(len(people), np.int64)
-    right = np.zeros(len(people), np.int64)
     for start in range(0, len(people), _BLOCK):
-        block = people[start : start + _BLOCK]
-        differs = [block[:, None, j] != shown[None, :, j] for j in range(shown.shape[1])]
-        distance = np.zeros((len(block), len(shown)), np.int16)
-        for one in differs:
-            distance += one
-        nearest[start : start + _BLOCK] = distance.min(axis=1)
-        for j, one in enumerate(differs):
+        part = slice(start, start + _BLOCK)
+        nearest[part] = _count_differences(own[:, part], published)[0].min(axis=1)
+    right = np.zeros(len(firsts), np.int64)
+    for start in range(0, len(firsts), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        cells = own[:, firsts[part]]
+        distance, differs = _count_differences(cells, published)
+        for cell, column, one in zip(cells, published, differs, strict=True):
             # The column that is guessed must not count in how alike a row is.
-            guess = shown[(distance - one).argmin(axis=1), j]
-            right[start : start + _BLOCK] += guess == block[:, j]
+            right[part] += column[(distance - one).argmin(axis=1)] == cell
     return nearest, right
+
+
+def _count_differences(own: AnyArray, published: AnyArray) -> tuple[AnyArray, list[AnyArray]]:
+    """Return in how many columns, and in which, each person's row differs from each published one."""
+    differs = [cell[:, None] != column for cell, column in zip(own, published, strict=True)]
+    distance = np.zeros((own.shape[1], published.shape[1]), own.dtype)
+    for one in differs:
+        distance += one
+    return distance, differs
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,9 +347,8 @@ class MaskedShadow:
         schema = method.schema
         assert schema is not None
         inside = units.take(members)
-        source = {c.name: decode_column(c, rows[c.name][inside.places]) for c in schema.released}
-        if schema.id_column is not None:
-            source[schema.id_column] = inside.owners
+        cells = {c.name: rows[c.name][inside.places] for c in schema.released}
+        source = EncodedTable(cells, None if schema.id_column is None else inside.owners)
         # The points of this copy belong to its own classifier.
         plan = made.plan(schema, len(inside.places))
         table = made.release(source)
@@ -371,9 +382,12 @@ class MaskedShadow:
         return [
             np.column_stack(
                 [
-                    _round_scores(units.combine(self._margins(rows, codes), np.add) / units.sizes),
-                    _round_scores(units.combine(self._shifts(rows, codes, reference, direction), np.add)),
-                    _round_scores(units.combine(-self._distances(rows), np.maximum)),
+                    round_to_bits(scores, _DIGITS)
+                    for scores in (
+                        units.combine(self._margins(rows, codes), np.add) / units.sizes,
+                        units.combine(self._shifts(rows, codes, reference, direction), np.add),
+                        units.combine(-self._distances(rows), np.maximum),
+                    )
                 ]
             )
             for units, (rows, codes) in zip(self.units, map(self._read, self.groups), strict=True)
@@ -436,11 +450,3 @@ class MaskedShadow:
             # |x - p|**2 without |x|**2, which is the same for all points of a person and is added at the end.
             nearest[start : start + _POINTS_BLOCK] = (sizes - 2 * (block @ self.points.T)).min(axis=1)
         return np.asarray(nearest + np.sum(rows**2, axis=1))
-
-
-def _round_scores(scores: Floats) -> Floats:
-    """Return scores as multiples of a power of two, about a billionth of the largest."""
-    largest = float(np.max(np.abs(scores), initial=0.0))
-    # Ranks must not depend on the last digits, in which processors differ.
-    grid = math.ldexp(1.0, math.frexp(largest)[1] - _DIGITS)
-    return np.asarray(np.rint(scores / grid) * grid)

@@ -119,6 +119,7 @@ def attack_claims(
         )
     stream = stream_or_fresh(stream)
     tested = [pair for pair in _covered_parts(plan) if pair[0].kind in DP_KINDS]
+    # Union bound over promises and attacks; "enumerate" draws nothing and needs no share.
     share = failure_probability / max(1, len(tested) * len(_ATTACKS))
     results = [
         AuditResult(
@@ -166,6 +167,7 @@ def _covered_parts(plan: ReleasePlan) -> list[tuple[Promise, list[_Part]]]:
     one about lists. The first promise that covers it without any list is the one about numbers.
     """
     protected = {
+        # Noise with invariants depends on the whole table, so that no single row can be followed.
         t.name: t
         for t in plan_targets(plan)
         if not t.is_clear and not isinstance(t.summary.law, InvariantLaw)
@@ -218,6 +220,8 @@ class _ExtremeRows:
 
     def _corners(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return the two rows, by column; NaN stands for a missing number."""
+        # Both rows are equal elsewhere: to tell them apart by a column that is not covered breaks
+        # nothing.
         middle = {c.name: 0.0 if c.is_category else c.fill for c in self.plan.schema.released}
         a, b = dict(middle), dict(middle)
         numbers = [p.column for p in self.parts if not p.flag and p.column.is_number]
@@ -226,6 +230,7 @@ class _ExtremeRows:
             a[column.name], b[column.name] = ends
         for part in self.parts:
             if part.flag:
+                # From a value to none, because the flag is what this promise hides.
                 b[part.column.name] = np.nan
             elif part.column.is_category:
                 b[part.column.name] = float(part.target.codes[-1])
@@ -390,6 +395,7 @@ def run_audit(
             verdict="not tested",
             reason=f"No attack tests {claim.kind} on a {type(subject).__name__}.",
         )
+    # Union bound: no more than the whole failure probability, however the attacks depend on each other.
     share = failure_probability / len(fitting)
     results = [_run(ATTACKS[name], name, subject, share, stream) for name in fitting]
     # Broken claims first, then the attack that came closest.

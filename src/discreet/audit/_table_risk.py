@@ -60,7 +60,7 @@ class TableScores:
         True cells of people in the table, whose rows come first in it, and of others.
     given_cell : list of array of shape (2 people rows_each, rows)
         Log likelihood of each published cell given the true one.
-    given_factor : list of array of shape (rows, nodes)
+    given_factor : list of array of shape (nodes, rows)
         The same given only a hidden factor.
     published : list of array of shape (rows,)
         Published cells of the table.
@@ -140,7 +140,7 @@ class TableScores:
         """Protected columns, those that tell most about a person first."""
         own = np.arange(self.people)
         gains = {
-            j: float(np.mean(self.given_cell[j][own, own] - log_sum_exp(self.given_factor[j][own], 1)))
+            j: float(np.mean(self.given_cell[j][own, own] - log_sum_exp(self.given_factor[j][:, own], 0)))
             for j, one in enumerate(self.columns)
             if not one.target.is_clear
         }
@@ -156,9 +156,8 @@ class TableScores:
         return np.asarray(cells - self._log_strangers(known)[None, :])
 
     def _log_strangers(self, known: Sequence[int]) -> Floats:
-        nodes = self.given_factor[0].shape[1]
-        factors = sum((self.given_factor[j] for j in known), np.zeros((len(self.published[0]), nodes)))
-        return np.asarray(log_sum_exp(factors, axis=1) - np.log(nodes))
+        factors = sum((self.given_factor[j] for j in known), np.zeros_like(self.given_factor[0]))
+        return np.asarray(log_sum_exp(factors, axis=0) - np.log(len(factors)))
 
     def _joint_gaussian(self, known: Sequence[int]) -> Floats:
         """Return the log likelihood of numbers whose noise is correlated, but for a constant."""
@@ -226,12 +225,12 @@ class TableScores:
         prior = mix_states(sum((log_states(self.columns[j], self.truth[j][:n]) for j in known), none), column)
         # From the scores of the known columns to those of all: the row of a stranger is unlikely as a whole.
         logs = self.scores(known)[:n] + self._log_strangers(known) - self._log_strangers([*known, unknown])
-        given = column.log_given_states(self.published[unknown])
-        likelihood = np.stack([log_sum_exp(logs + one, axis=1) for one in given.T], axis=1)
+        top = logs.max(axis=1)
+        sums = column.sum_given_states(self.published[unknown][None], np.exp(logs - top[:, None])[None])[0]
         truth = nearest_state(self.truth[unknown][:n], column.states()[0])
         return tuple(  # type: ignore[return-value]
             _is_right(chances, truth, column)
-            for chances in (update_prior(prior, likelihood, np.zeros(n)), prior)
+            for chances in (update_prior(prior, sums, top, np.zeros(n)), prior)
         )
 
 
@@ -302,6 +301,7 @@ def _repeat_attacks(
     ]
     if not runs[0]:
         return ()
+    # The same people in other halves and with other noise, until enough of them were attacked.
     more = min(_MOST_RUNS, math.ceil(_ENOUGH / runs[0][0].n))
     for k in range(1, more):
         again = _members.attack_members(
@@ -315,6 +315,7 @@ def _mean_of(runs: Sequence[MemberComparison]) -> MemberComparison:
     """Return one attack on several tables as one result, with the interval of its mean."""
     first, n = runs[0], len(runs)
     value = math.fsum(one.value for one in runs) / n
+    # Variances of the runs add up, and the mean divides their sum by the square of n.
     reach = math.sqrt(math.fsum((one.upper - one.value) ** 2 for one in runs)) / n
     means: dict[str, Any] = {}
     if first.members is not None:
@@ -352,6 +353,7 @@ def _difference_of(
     )
     return state_attack(
         attack=attack, known=known, knowledge=_KNOWS_ALL, prior="correlated",
+        # The interval is one of the difference to the others, so their share is added.
         success=found.members, lower=min(max(0.0, found.others + found.lower), found.members),
         upper=max(min(1.0, found.others + found.upper), found.members), baseline=found.others,
         bound=min(largest_success(one, found.others) for one in plan.promises), n=found.n, n_rows=size,

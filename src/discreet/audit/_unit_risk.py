@@ -7,7 +7,8 @@ the mean of the laws of the person's rows and f the law of a stranger's. As for 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,7 @@ from discreet.audit._row_risk import DRAWS, binomial_chance, binomial_tail
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet._types import Bools, Floats
+    from discreet._types import AnyArray, Floats, Ints
     from discreet.audit._row_risk import RowScores
 
 MOST_DIFFERENT = 8
@@ -27,6 +28,8 @@ MOST_ALIKE = 64
 """Largest number of rows of a person that are attacked together where they are all the same."""
 _NODES = 16
 """Points of the quadrature over the place of a row among equal ones."""
+_AT_ONCE = 1 << 15
+"""Number of chances of rows at points of the quadrature that are computed together."""
 _NEGLIGIBLE = -50.0
 """Log probability that no stranger scores more, below which a score is left out of a chance."""
 _THRESHOLDS = 32
@@ -39,9 +42,9 @@ class UnitScores:
 
     Attributes
     ----------
-    given_cell : list of array of shape (people, draws, different)
+    given_cell : list of array of shape (different, people, draws)
         Log likelihood of each published cell given the true one in each of the person's different rows.
-    given_factor : list of array of shape (people, draws, nodes)
+    given_factor : list of array of shape (nodes, people, draws)
         The same given only a hidden factor.
     copies : int
         Number of rows of the person for each of the different ones.
@@ -53,6 +56,7 @@ class UnitScores:
     given_factor: list[Floats]
     copies: int
     n_rows: int
+    _last: dict[tuple[int, ...], _Levels] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def from_scores(cls, scores: RowScores, different: int, copies: int) -> UnitScores:
@@ -71,23 +75,33 @@ class UnitScores:
         rows = people * different
         shape = (people, different * DRAWS)
         cells = [
-            column.log_likelihood(shown[:rows].reshape(*shape, 1), truth[:rows].reshape(people, 1, different))
+            column.log_likelihood(
+                shown[:rows].reshape(shape), truth[:rows].reshape(shape[0], -1).T[..., None]
+            )
             for column, shown, truth in zip(scores.columns, scores.published, scores.truth, strict=True)
         ]
-        factors = [one[:rows].reshape(*shape, -1) for one in scores.given_factor]
+        factors = [one[:, :rows].reshape(-1, *shape) for one in scores.given_factor]
         return cls(cells, factors, copies, scores.n_rows)
 
     @property
     def rows_each(self) -> int:
         """Number of rows that each person has."""
-        return int(self.given_cell[0].shape[2]) * self.copies
+        return len(self.given_cell[0]) * self.copies
 
-    def scores(self, known: Sequence[int]) -> Floats:
-        """Return the score of every drawn row for its own person, by some columns; shape (people, draws)."""
-        cells = sum((self.given_cell[j] for j in known), np.zeros_like(self.given_cell[0]))
-        factors = sum((self.given_factor[j] for j in known), np.zeros_like(self.given_factor[0]))
-        shares = np.log([cells.shape[2], factors.shape[2]])
-        return np.asarray(log_sum_exp(cells, axis=2) - shares[0] - log_sum_exp(factors, axis=2) + shares[1])
+    def _levels(self, known: Sequence[int]) -> _Levels:
+        """Return the chances to reach the score of every drawn row for its own person, by some columns."""
+        key = tuple(known)
+        if key not in self._last:
+            cells, factors = np.zeros_like(self.given_cell[0]), np.zeros_like(self.given_factor[0])
+            for j in known:
+                cells += self.given_cell[j]
+                factors += self.given_factor[j]
+            shares = np.log([len(cells), len(factors)])
+            scores = log_sum_exp(cells, axis=0) - shares[0] - log_sum_exp(factors, axis=0) + shares[1]
+            # Linkage and membership are attacked by the same columns, one after the other.
+            self._last.clear()
+            self._last[key] = _Levels.from_scores(scores, len(cells))
+        return self._last[key]
 
     def link(self, known: Sequence[int]) -> Floats:
         """Return the chance that the likeliest row of the table is one of the person's, for each person.
@@ -103,32 +117,44 @@ class UnitScores:
 
         with m the rows of the person, of which i goes over all.
         """
-        every = _Levels.from_scores(self.scores(known), self.given_cell[0].shape[2])
+        every = self._levels(known)
         others = max(self.n_rows - self.rows_each, 0)
         # Below most scores there is always a stranger's row that scores more.
-        counts = others * np.log1p(-every.above) > _NEGLIGIBLE
-        levels = every.take(counts)
-        high, low = np.log1p(-levels.above), np.log1p(-levels.at_least)
-        # Where no stranger has the same score, the substitution below would divide by zero.
-        rate = np.maximum(others * (high - low), 1e-12)
-        # Whose row it is goes first: sums over a long axis of short rows are slow.
-        own, own_ties = np.ascontiguousarray(levels.own.T), np.ascontiguousarray(levels.own_ties.T)
-        falling, reach = np.expm1(-rate), 1 - own
-        nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-        total = np.zeros(levels.above.shape)
-        for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
-            # Substituted so that the points lie where many strangers with the same score leave mass.
-            v = np.minimum(-np.log1p(node * falling) / rate, 1.0)
-            strangers = others * np.log1p(-levels.at_least + (levels.at_least - levels.above) * (1 - v))
-            inside = reach + own_ties * (1 - v)
-            with np.errstate(divide="ignore"):
-                logs = self.copies * np.log(np.maximum(inside, 0.0)).sum(axis=0)
-            slope = self.copies * (own_ties / np.maximum(inside, 1e-300)).sum(axis=0)
-            length = -falling / rate * np.exp(rate * v)
-            total += weight * length * slope * np.exp(logs + strangers)
+        counts = np.flatnonzero(others * np.log1p(-every.above) > _NEGLIGIBLE)
         chances = np.zeros(every.above.shape)
-        chances[counts] = total * levels.weight
+        at_once = max(1, _AT_ONCE // (_NODES * len(every.reached)))
+        for start in range(0, len(counts), at_once):
+            part = counts[start : start + at_once]
+            chances.ravel()[part] = self._integrate(every, part, others) * every.weight.ravel()[part]
         return np.asarray(np.minimum(chances.sum(axis=1), 1.0))
+
+    def _integrate(self, levels: _Levels, part: Ints, others: int) -> Floats:
+        """Return the integrals of :meth:`link` at some scores.
+
+        Parameters
+        ----------
+        levels : _Levels
+            Chances to reach all scores.
+        part : array of int
+            Places of the scores among those of all people one after another.
+        others : int
+            Number of rows of strangers.
+        """
+        above, at_least = levels.above.ravel()[part], levels.at_least.ravel()[part]
+        own, own_ties = levels.own(part)
+        # Where no stranger has the same score, the substitution below would divide by zero.
+        rate = np.maximum(others * (np.log1p(-above) - np.log1p(-at_least)), 1e-12)
+        falling = np.expm1(-rate)
+        nodes, weights = _quadrature()
+        # Substituted so that the points lie where many strangers with the same score leave mass:
+        # u = 1 - v, and exp(rate v) is one divided by this.
+        rising = 1 + nodes[:, None] * falling
+        u = 1 - np.minimum(-np.log(rising) / rate, 1.0)
+        strangers = np.exp(others * np.log1p(-at_least + (at_least - above) * u))
+        inside = (1 - own)[:, None] + own_ties[:, None] * u
+        none = np.maximum(inside, 0.0).prod(axis=0) ** self.copies
+        slope = self.copies * (own_ties[:, None] / np.maximum(inside, 1e-300)).sum(axis=0)
+        return np.asarray(-falling / rate * (weights @ (slope * none * strangers / rising)))
 
     def recognize(self, known: Sequence[int]) -> Floats:
         """Return the chance to say correctly whether each person is in the table, being so for half of them.
@@ -140,10 +166,10 @@ class UnitScores:
         best count c is right with probability ``(1 + sum_j (P(K >= j) - P(K0 >= j)) P(B = c - j)) / 2``; t
         and c are the best ones.
         """
-        levels = _Levels.from_scores(self.scores(known), self.given_cell[0].shape[2])
+        levels = self._levels(known)
         # Neighboring thresholds differ by a single draw: the best of some is as good as the best of all.
-        every = max(1, levels.own.shape[1] // _THRESHOLDS)
-        own, p = levels.own[:, ::every], levels.at_least[:, ::every]
+        every = max(1, levels.above.shape[1] // _THRESHOLDS)
+        own, p = levels.own(np.s_[:, ::every])[0], levels.at_least[:, ::every]
         m, others = self.rows_each, max(self.n_rows - self.rows_each, 0)
         fewer = np.arange(m, dtype=np.float64)  # j - 1
         gain = _at_least(own, self.copies) - binomial_tail(fewer, m, p[..., None])
@@ -164,29 +190,34 @@ class _Levels:
     ----------
     above, at_least : array of shape (people, draws)
         Chance that a stranger's row scores more, and at least as much.
-    own, own_ties : array of shape (people, draws, different)
-        Chance that each of the person's rows scores at least as much, and exactly as much.
     weight : array of shape (people, draws)
         One divided by the number of draws that have the same score.
+    reached : array of int, shape (different, people (draws + 1))
+        Number of the draws of each of the person's rows that are among the first 0, 1, ... of all.
+    first, last : array of int, shape (people, draws)
+        Places there before and after the draws that have the same score.
     """
 
     above: Floats
     at_least: Floats
-    own: Floats
-    own_ties: Floats
     weight: Floats
+    reached: Ints
+    first: Ints
+    last: Ints
 
     @classmethod
     def from_scores(cls, scores: Floats, different: int) -> _Levels:
         """Return the chances from the scores of some draws of each of a person's rows, row by row."""
         people, draws = scores.shape
-        order = np.argsort(-scores, axis=1, kind="stable")
+        # In which order equal scores stand makes no difference.
+        order = np.argsort(-scores, axis=1)
         ordered = np.take_along_axis(scores, order, axis=1)
-        total = np.minimum(np.cumsum(np.exp(-ordered), axis=1) / draws, 1 - 1e-12)
+        total = np.zeros((people, draws + 1))
+        np.cumsum(np.exp(-ordered), axis=1, out=total[:, 1:])
+        total = np.minimum(total / draws, 1 - 1e-12)
+        reached = np.zeros((different, people, draws + 1), np.int32)
         row = order // (draws // different)
-        # Each of the different rows has its own share of the draws, which together are all of its
-        # probability.
-        reached = np.cumsum(row[:, :, None] == np.arange(different), axis=1) * (different / draws)
+        np.cumsum(row == np.arange(different)[:, None, None], axis=2, out=reached[:, :, 1:])
         # Scores of lists repeat, up to rounding errors of their sums.
         starts = np.ones(ordered.shape, bool)
         starts[:, 1:] = ordered[:, :-1] - ordered[:, 1:] > 1e-9
@@ -194,50 +225,59 @@ class _Levels:
         first = np.maximum.accumulate(np.where(starts, index, 0), axis=1)
         ends = np.ones(ordered.shape, bool)
         ends[:, :-1] = starts[:, 1:]
-        last = np.minimum.accumulate(np.where(ends, index, draws)[:, ::-1], axis=1)[:, ::-1]
-        before = np.concatenate([np.zeros((people, 1)), total], axis=1)
-        reached_before = np.concatenate([np.zeros((people, 1, different)), reached], axis=1)
+        last = 1 + np.minimum.accumulate(np.where(ends, index, draws)[:, ::-1], axis=1)[:, ::-1]
+        weight = 1 / (last - first)
         # Gathered by rows of all people together, which is faster than along an axis.
-        person = np.arange(people)[:, None]
-        first, last = first + person * (draws + 1), last + person * draws
-        own = reached.reshape(-1, different).take(last, axis=0)
-        return cls(
-            above=before.ravel().take(first),
-            at_least=total.ravel().take(last),
-            own=own,
-            own_ties=own - reached_before.reshape(-1, different).take(first, axis=0),
-            weight=1 / (last - first + person + 1),
-        )
+        person = np.arange(people)[:, None] * (draws + 1)
+        first, last = first + person, last + person
+        above, at_least = total.ravel().take(first), total.ravel().take(last)
+        return cls(above, at_least, weight, reached.reshape(different, -1), first, last)
 
-    def take(self, scores: Bools) -> _Levels:
-        """Return some of the scores alone, those of all people one after another."""
-        return _Levels(
-            above=self.above[scores],
-            at_least=self.at_least[scores],
-            own=self.own[scores],
-            own_ties=self.own_ties[scores],
-            weight=self.weight[scores],
+    def own(self, scores: AnyArray | tuple[slice, ...]) -> tuple[Floats, Floats]:
+        """Return the chances that each of the person's rows scores at least, and exactly, as much.
+
+        Parameters
+        ----------
+        scores : array of int, or tuple of slice
+            Places of some scores among those of all people one after another, or a part of the array.
+
+        Returns
+        -------
+        own, own_ties : array of shape (different, scores)
+            Of the draws of each row, which together are all of its probability.
+        """
+        first, last = (
+            one[scores] if isinstance(scores, tuple) else one.ravel()[scores]
+            for one in (self.first, self.last)
         )
+        own = self.reached.take(last, axis=1)
+        return own / DRAWS, (own - self.reached.take(first, axis=1)) / DRAWS
+
+
+@cache
+def _quadrature() -> tuple[Floats, Floats]:
+    """Return points and weights of the Gauss-Legendre rule on the interval from 0 to 1."""
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    return (nodes + 1) / 2, weights / 2
 
 
 def _at_least(own: Floats, copies: int) -> Floats:
-    """Return the chances that at least 1, 2, ... of a person's rows reach a score.
+    """Return the chances that at least 1, 2, ... of a person's rows reach a score, along a new last axis.
 
     Parameters
     ----------
-    own : array of shape (people, scores, different)
+    own : array of shape (different, people, scores)
         Chance of each of the different rows.
     copies : int
         Number of rows for each of the different ones; above 1 only where there is one.
     """
-    if own.shape[2] == 1:
-        return binomial_tail(np.arange(copies, dtype=np.float64), copies, own)
+    if len(own) == 1:
+        return binomial_tail(np.arange(copies, dtype=np.float64), copies, own[0][..., None])
     assert copies == 1
-    counts = np.zeros((*own.shape[:2], own.shape[2] + 1))
-    counts[..., 0] = 1.0
+    counts = np.zeros((len(own) + 1, *own.shape[1:]))
+    counts[0] = 1.0
     # The Poisson binomial law, one row after another.
-    for i in range(own.shape[2]):
-        q = own[..., i : i + 1]
-        counts[..., 1:] = counts[..., 1:] * (1 - q) + counts[..., :-1] * q
-        counts[..., 0] *= 1 - q[..., 0]
-    return np.asarray(np.cumsum(counts[..., ::-1], axis=2)[..., ::-1][..., 1:])
+    for q in own:
+        counts[1:] = counts[1:] * (1 - q) + counts[:-1] * q
+        counts[0] *= 1 - q
+    return np.moveaxis(np.cumsum(counts[::-1], axis=0)[::-1][1:], 0, -1)

@@ -167,8 +167,12 @@ class GaussianChannel(AdditiveChannel):
 
     def log_density(self, noise: Floats) -> Floats:
         """Return ``-(x - m)**2 / (2 sd**2) - log(sd sqrt(2 pi))``."""
-        half = np.square((noise - self.law.mean) * (1 / (math.sqrt(2) * self.sd)))
-        return np.asarray(-half - math.log(self.sd * math.sqrt(2 * math.pi)))
+        logs = np.asarray(noise - self.law.mean, np.float64)
+        logs *= 1 / (math.sqrt(2) * self.sd)
+        np.square(logs, out=logs)
+        np.negative(logs, out=logs)
+        logs -= math.log(self.sd * math.sqrt(2 * math.pi))
+        return logs
 
     def cumulative(self, noise: Floats) -> Floats:
         """Return ``Phi((x - m) / sd)``."""

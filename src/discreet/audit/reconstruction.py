@@ -203,7 +203,7 @@ class Reconstruction:
         if rest:
             sentences.append(f"No answer depends on {', '.join(rest)}.")
         if self.unused:
-            listed = "; ".join(f"{count:,} {reason}" for reason, count in self.unused.items())
+            listed = "; ".join(f"{reason} ({count:,})" for reason, count in self.unused.items())
             sentences.append(f"Not used by this attack: {listed}.")
         return tuple(sentences)
 

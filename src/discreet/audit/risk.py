@@ -70,6 +70,7 @@ def largest_success(promise: Promise, others: float) -> float:
     if exchange is None:
         return 1.0
     # Every point of the curve is a bound of its own: the least of them holds.
+    # Steps of 1/4 are enough: a coarser grid makes the bound larger, which is the safe side.
     curve = [(math.exp(epsilon), exchange.delta_at(epsilon)) for epsilon in _EPSILONS]
     return min(min(ratio * others + delta, 1 - (1 - others - delta) / ratio) for ratio, delta in curve)
 
@@ -145,6 +146,7 @@ class AttackRisk(AttackRecord):
     @property
     def gain(self) -> float:
         """Share of people about whom the attacker is right only because of the release, from 0 to 1."""
+        # Relative to what was left to gain: a cell that everybody guesses anyway is no success (0042).
         return max(0.0, (self.success - self.baseline) / (1 - self.baseline)) if self.baseline < 1 else 0.0
 
     @property
@@ -181,6 +183,7 @@ def state_attack(
     shares = [round(share, DIGITS) for share in (success, lower, upper, baseline)]
     return AttackRisk(
         attack=attack, success=shares[0], lower=shares[1], upper=shares[2], baseline=shares[3],
+        # A bound is rounded up, a measured share to the nearest: the stated bound must stay a bound.
         bound=None if bound is None else min(1.0, round(bound + 0.5 * 10.0**-DIGITS, DIGITS)),
         threshold=threshold_of(attack, shares[3]), **{"column": None, **others},
     )  # fmt: skip
@@ -298,6 +301,8 @@ def judge(
         below = "No attack is above its threshold by more than chance"
     if above:
         verdict = "no"
+        # In multiples of its own limit: a gain of 0.1 is too much for linkage, and little for the
+        # others.
         worst = max(above, key=lambda one: one.gain / LIMITS[one.attack])
         why = (
             f"{worst.attack.capitalize()} is above its threshold: {small_percent(worst.success)} of made-up "

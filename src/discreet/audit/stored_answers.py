@@ -43,7 +43,7 @@ UNANSWERED = "questions that were paid for and never answered"
 OTHER_SCHEMA = "answers under another schema"
 UNREADABLE = "answers that this version cannot read"
 OTHER_ROWS = "answers about other rows than there are now"
-NOT_BY_ROWS = "answers about signs of ids"
+NOT_BY_ROWS = "answers of kinds that it does not read, such as quantiles"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -178,6 +178,7 @@ class AnswerReader:
 
     def _new_entries(self) -> Iterator[Entry]:
         """Yield the charges whose answer was missing before, then those after the last row that was read."""
+        # A copy: an answer that has come since is removed from the mapping while this loop runs.
         for receipt_id in list(self._unanswered.values()):
             yield self._ledger.entry(receipt_id)
         while receipts := self._ledger.history(after=self.row, first=_PIECE):
@@ -185,6 +186,7 @@ class AnswerReader:
                 self._digests[receipt.id] = receipt.question
                 yield self._ledger.entry(receipt.id)
                 assert receipt.seq is not None
+                # Only after it was used: whoever stops early finds this row again.
                 self.row = receipt.seq
 
     def _examine(self, entry: Entry) -> _ReadEntry | None:
@@ -220,17 +222,7 @@ class AnswerReader:
 
 
 def _read_entry(database: QueryExecutor, entry: Entry, digests: Mapping[str, str | None]) -> _ReadEntry | str:
-    """Return a charge with its aggregate and noise, or the reason why the attack cannot use it.
-
-    Parameters
-    ----------
-    database : QueryExecutor
-        Database that gave the answers.
-    entry : Entry
-        Entry of the ledger.
-    digests : mapping of str to str or None
-        Digest of the query of each receipt, by the receipt's id.
-    """
+    """Return a charge with its aggregate and noise, or the reason why the attack cannot use it."""
     request, receipt = entry.asked, entry.receipt
     if request is None or "question" not in request:
         return WITHOUT_QUESTION
@@ -253,6 +245,7 @@ def _read_entry(database: QueryExecutor, entry: Entry, digests: Mapping[str, str
     if contributions is None:
         return NOT_BY_ROWS
     refined = request.get("refines")
+    # The digest of a query that refines another covers that other one.
     certain = receipt.question == database._digest(bound, noise, digests.get(refined) if refined else None)
     # The digest covers the version of the rows and the cost of the noise. If it differs although the charge
     # is the same, the rows were others; if the charge differs too, the answer may still be about these rows.
@@ -344,10 +337,12 @@ def noise_alarms(answers: Sequence[NoiseSize]) -> Iterator[str]:
     ---------
     docs/explanation/theorems/guessing.md.
     """
+    # Two sides of every answer, and two of all together.
     allowed = FALSE_ALARM / (2 * len(answers) + 2)
     for answer in answers:
         if _is_smaller([answer], allowed):
             yield f"The noise in row {answer.row} of the ledger is smaller than declared."
+        # An uncertain answer that is too far off was already set aside as one about other rows.
         elif answer.certain and _is_larger([answer], allowed):
             yield f"The noise in row {answer.row} of the ledger is larger than declared."
     if answers and _is_smaller(answers, allowed):

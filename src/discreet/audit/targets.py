@@ -109,6 +109,7 @@ class Target:
         law = self.summary.law
         if isinstance(law, InvariantLaw):
             return law.variance
+        # Clamping moves mass to the ends, and the variance of the law is no longer that of the noise.
         return law.variance if isinstance(law, Additive) and not law.clamped else None
 
 
@@ -157,8 +158,10 @@ class UnitRows:
         """Return the people of a table, by the id of each row; None: every row is another person's."""
         if ids is None:
             return cls(np.arange(n_rows), np.arange(n_rows))
+        # Stable, so that the rows of a person keep their order and results repeat.
         places = np.argsort(ids, kind="stable")
         changes = np.flatnonzero(ids[places][1:] != ids[places][:-1]) + 1
+        # An empty table has no first person.
         return cls(places, np.concatenate([np.zeros(min(1, n_rows), np.int64), changes]))
 
     def __len__(self) -> int:

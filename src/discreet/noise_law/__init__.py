@@ -22,9 +22,8 @@ from discreet.noise_law._column import (
     SphericalLaw,
     short,
 )
-from discreet.noise_law._kinds import KINDS, law_from_dict
 from discreet.noise_law._made_up import MaskedLabelLaw, MaskedLaw, MaskedSvmLaw, SyntheticLaw
-from discreet.noise_law._table import ColumnLaw, NoiseLaw
+from discreet.noise_law._table import KINDS, ColumnLaw, NoiseLaw, law_from_dict
 
 __all__ = [
     "KINDS",
