@@ -291,7 +291,7 @@ def test_an_approximate_limit_is_one_pool_for_every_kind() -> None:
     books = charge(caps, books, ApproxDP(epsilon=0.1, delta=5e-8))[1]
     assert 0.51 < caps.share(books) < 0.52
     with pytest.raises(
-        BudgetExceeded, match=r"of 'ann': this takes 8\d\.\d.% of it and 48\.\d.% is"
+        BudgetExceeded, match=r"for 'ann': this takes 8\d\.\d.% of it and 48\.\d.% is"
     ) as refusal:
         charge(caps, books, GaussianDP(mu=0.2), scope="ann")
     assert refusal.value.scope == "ann"

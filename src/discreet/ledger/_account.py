@@ -128,11 +128,12 @@ class Account:
         added = plan_cost(cost, self.order)
         if self.caps is None or added is None:
             return None
-        before = self.spent.less(added)
         share = self.caps.cost_share(added)
         if self.caps.plan is not None:  # the first charge took everything, and those of its plan nothing more
-            share = 0.0 if before.charges else 1.0
-        return self._as_use(share, self._added_epsilon(before, self.spent))
+            share = 0.0 if self.spent.charges != added.charges else 1.0
+        if self.caps.epsilon(self.spent) is None:
+            return self._as_use(share, None)
+        return self._as_use(share, self._added_epsilon(self.spent.less(added), self.spent))
 
     def _added_epsilon(self, before: Spending, after: Spending) -> float | None:
         """Return by how much charges raise the epsilon at the limit's delta, rounded up; None without one."""

@@ -317,7 +317,7 @@ class Caps:
         rest = format_share(left[currency] / float_down(cap.exact), up=False) if left[currency] else "nothing"
         # What is asked of one of the small reserves beside the pool is said of that reserve.
         part = "it" if currency in ("rho", "epsilon") else f"its {currency}"
-        whose = "" if scope == TOTAL else f" of {scope!r}"
+        whose = "" if scope == TOTAL else f" for {scope!r}"
         why = " (the first charge and its plan took all of it)" if self.plan is not None else ""
         return BudgetExceeded(
             f"Not enough budget{whose}: this takes {takes} of {part} and {rest} is left{why}.",
@@ -341,7 +341,7 @@ class Caps:
         if self.plan is not None:
             return 1.0
         shares = [
-            amount.exact / cap.exact if cap else Fraction(1)
+            Fraction(amount.count, cap.count) if cap else Fraction(1)
             for currency, cap in self.amounts
             if (amount := self._spent(spent, currency))
         ]
@@ -366,10 +366,12 @@ class Caps:
         It is what the accountant proves of costs that were fixed beforehand; while the limit holds, at most
         its own epsilon.
         """
-        if not isinstance(self.limit, ApproxDP | PureDP) or spent.unpromised or spent.covers == ():
+        # By type, here and below: asking an abstract class about its instances takes ten times as long.
+        if type(self.limit) not in (ApproxDP, PureDP) or spent.unpromised or spent.covers == ():
             return None
         if isinstance(self.limit, PureDP):
             return spent.epsilon
+        assert isinstance(self.limit, ApproxDP)
         epsilon = _epsilon_at(spent, self.limit.delta)
         if self.holds(spent):
             # The limit itself is proven, also where the deltas of points have used up theirs.
@@ -389,7 +391,7 @@ class Caps:
 
     @property
     def _refused_kinds(self) -> tuple[str, ...]:
-        pure = isinstance(self.limit, PosteriorOdds) and self.limit.theorem == "theorem 5"
+        pure = getattr(self.limit, "theorem", None) == "theorem 5"
         return _REFUSED[PureDP.kind if pure else self.rule or self.limit.kind]
 
     def _spent(self, spent: Spending, currency: str) -> Amount:
@@ -404,7 +406,7 @@ class Caps:
         if currency == "rho":
             if self.rule == "mixed":
                 return spent.divergence
-            return spent.pooled_rho if isinstance(self.limit, ZCDP | PosteriorOdds) else spent.gaussian
+            return spent.gaussian if type(self.limit) in (GaussianDP, ApproxDP) else spent.pooled_rho
         if currency == "queries":
             return Amount.rounded_up(spent.charges)
         return spent.total_variation

@@ -194,7 +194,7 @@ class _PostgresTransaction(Transaction):
         return self._connection.pipeline() if statements > 1 else contextlib.nullcontext()
 
     def in_condition(self, values: Sequence[Any]) -> tuple[str, Sequence[Any]]:
-        return "= ANY(?)", [list(values)]
+        return "= ANY(%b)", [list(values)]  # in binary, as for _bulk_insert
 
     def stream(self, sql: str, *values: Any) -> Iterator[tuple[Any, ...]]:
         with self._connection.cursor(name="discreet_record") as rows:
@@ -218,7 +218,8 @@ def _bulk_insert(sql: str) -> bytes:
     for column, value in zip(columns.split(", "), values.split(", "), strict=True):
         chosen.append(column if value == "?" else value)
         if value == "?":
-            lists.append((column, f"%s::{_TYPES.get(column, 'text')}[]"))
+            # In binary: as text, every quote and backslash of a JSON row would be escaped in Python.
+            lists.append((column, f"%b::{_TYPES.get(column, 'text')}[]"))
     names, arrays = (", ".join(part) for part in zip(*lists, strict=True))
     # Every statement is a constant of this package.
     return f"{into} SELECT {', '.join(chosen)} FROM unnest({arrays}) AS given ({names}){conflict}".encode()  # noqa: S608

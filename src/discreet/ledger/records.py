@@ -262,6 +262,7 @@ def group_scope(group: str) -> str:
     return f"group:{group}"
 
 
+@lru_cache(maxsize=512)
 def member_mark(owner: str) -> str:
     """Return the mark of the last row that says which group an owner is in."""
     return canonical(["group of", owner])

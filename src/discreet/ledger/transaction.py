@@ -208,24 +208,21 @@ class Transaction(ABC):
         """
         read_sets = [getattr(operation, "read_set", None) for operation in operations]
         self.preload([one for one in read_sets if one is not None])
-        return [self._try(operation) for operation in operations]
+        return [
+            self._try(self._run_in_savepoint if read_set is None else self._run_buffered, operation)
+            for operation, read_set in zip(operations, read_sets, strict=True)
+        ]
 
-    def _try(self, operation: Callable[[Transaction], T]) -> T | Exception:
+    def _try(
+        self, run: Callable[[Callable[[Transaction], T]], T], operation: Callable[[Transaction], T]
+    ) -> T | Exception:
         try:
-            return self.attempt(operation)
+            return run(operation)
         except self.failures:
             raise
         except Exception as error:
             # Operations may raise anything: the error goes to its caller, and the rest of the batch stands.
             return error
-
-    def attempt(self, operation: Callable[[Transaction], T]) -> T:
-        """Execute an operation; if it raises, undo what it wrote and nothing else."""
-        return (
-            self._run_in_savepoint(operation)
-            if getattr(operation, "read_set", None) is None
-            else self._run_buffered(operation)
-        )
 
     def _run_buffered(self, operation: Callable[[Transaction], T]) -> T:
         """Execute an operation that touches nothing but this buffer, and restore the buffer if it raises."""

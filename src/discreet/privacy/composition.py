@@ -166,12 +166,15 @@ class Spending:
             covers = tuple(sorted(set(self.covers) & set(other.covers)))
         both = self._merge(other, covers)
         if not self.charges or not other.charges:
-            return dataclasses.replace(both, order=self.order if self.charges else other.order)
+            order = self.order if self.charges else other.order
+            return both if order == both.order else dataclasses.replace(both, order=order)
         if self.order != other.order:
             raise ParameterError(
                 f"order must be the same for all charges that are added up: {self.order!r} here, "
                 f"{other.order!r} there. Compute the costs at the order of the limit."
             )
+        if not both.columns:
+            return both
         # A charge that states nothing about a column may have published it.
         stated = dict(self.columns).keys() & dict(other.columns).keys()
         return dataclasses.replace(both, columns=tuple(c for c in both.columns if c[0] in stated))

@@ -163,9 +163,10 @@ class QueryNoise:
             """Return the scale of an entry of precision or weight 1, its promise, and all scales."""
             if law == "laplace":
                 scale, pure = _laplace(request, absolute, bound.size, about)
-                return scale, pure, {w: round_up(Fraction(scale) / w) for w in by}
+                return scale, pure, {w: scale if w == 1 else round_up(Fraction(scale) / w) for w in by}
             scale, gaussian = _gaussian(request, squared, bound.size, about)
-            return scale, gaussian, {p: sqrt_up(Fraction(scale) ** 2 / p) for p in by}
+            relative = {p: scale if p == 1 else sqrt_up(Fraction(scale) ** 2 / p) for p in by}
+            return scale, gaussian, relative
 
         scale, promise, relative = scales(squared, absolute)
         bits = {kind: _lattice_bits(one) for kind, one in relative.items()}
@@ -222,7 +223,7 @@ class QueryNoise:
                 errors.append(error)
         if not noises:
             raise errors[0]
-        if noises[0].promise is None:
+        if len(noises) == 1 or noises[0].promise is None:
             return (noises[0],)
         return tuple(sorted(noises, key=cls.log_sd) if privacy is not None else noises)
 

@@ -66,17 +66,15 @@ def remaining_amounts(
     accounts = {"own": own, "total": total}
     limited = {name: one for name, one in accounts.items() if one is not None and one.caps is not None}
     counts = [count for account in limited.values() if (count := account.more(cost)) is not None]
-    takes = {
-        name: account.takes(cost) if charged is None else account.took(charged)
-        for name, account in limited.items()
-    }
     used = {name: account.used for name, account in limited.items()}
+    takes = {name: account.takes(cost) for name, account in limited.items()} if charged is None else {}
 
     def share_after(name: str) -> float:
-        added = takes[name] if charged is None else None
-        return sum((use["share"] or 0.0) for use in (used[name], added) if use is not None)
+        return sum((use["share"] or 0.0) for use in (used[name], takes.get(name)) if use is not None)
 
     nearer = max(limited, key=share_after, default=None)
+    if nearer is not None and charged is not None:
+        takes[nearer] = limited[nearer].took(charged)
     return {
         "own": None if own is None else own.left,
         "total": None if total is None else total.left,
@@ -426,13 +424,7 @@ class CostedTable:
         variance: float | None = None,
         owner: str | None = None,
     ) -> tuple[BoundAggregate, QueryNoise]:
-        """Return an aggregate bound to the curated table, and the noise that it would get. Free.
-
-        Parameters
-        ----------
-        question, privacy, variance, owner
-            As for :meth:`cost`.
-        """
+        """Return an aggregate bound to the curated table, and the noise that it would get. Free."""
         return self._cost_model.calibrate(question, privacy=privacy, variance=variance)
 
     def cost(

@@ -241,17 +241,7 @@ class Database(QueryExecutor, PrivateTable):
         accounts: Sequence[Account] | None = None,
         charged: tuple[Promise, ...] | None = None,
     ) -> dict[str, Any]:
-        """Return what is left to the owner and in total, as :func:`remaining_amounts` does.
-
-        Parameters
-        ----------
-        cost, charged
-            As for :func:`remaining_amounts`.
-        owner : str or None
-            Name that is charged beside the total; None for the total alone.
-        accounts : sequence of Account, optional
-            Accounts of owner and total; None reads them.
-        """
+        """Return what is left to the owner and in total, as :func:`remaining_amounts` does."""
         own, total = self.ledger.accounts(owner, None) if accounts is None else accounts
         return remaining_amounts(cost, None if owner is None else own, total, charged=charged)
 

@@ -214,13 +214,7 @@ class QueryExecutor(StoredAnswers):
         variance: float | None = None,
         owner: str | None = None,
     ) -> tuple[BoundAggregate, QueryNoise]:
-        """Return an aggregate bound to the curated table, and the noise that it would get. Free.
-
-        Parameters
-        ----------
-        question, privacy, variance, owner
-            As for :meth:`cost`.
-        """
+        """Return an aggregate bound to the curated table, and the noise that it would get. Free."""
         bound, candidates = self.cost_model.candidates(question, privacy=privacy, variance=variance)
         accounts = self.accounts(owner) if len(candidates) > 1 else ()
         return bound, candidates[least_charge([(noise,) for noise in candidates], accounts)]

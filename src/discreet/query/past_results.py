@@ -71,12 +71,12 @@ def recall_results(
     docs/explanation/theorems/composition.md.
     """
     found: dict[str, QueryResult | None] = {}
-    asked: dict[Any, list[Entry]] = {}
+    groups: dict[Any, list[Entry]] = {}
     for entry in entries:
         said = (entry.asked or {}).get("said")
         if said and entry.answer is not None:
-            asked.setdefault((said, entry.receipt.owner), []).append(entry)
-    for (said, _), same in asked.items():
+            groups.setdefault((said, entry.receipt.owner), []).append(entry)
+    for (said, _), same in groups.items():
         while same:
             stored: Any = _StoredAnswers(db, same, recall)
             try:

@@ -102,21 +102,7 @@ def is_readable(cell: CellNumbers, column: TableColumn) -> bool:
 def _bar_shapes(
     cell: CellNumbers, column: TableColumn, scale: Scale, middle: float, ink: str = "currentColor"
 ) -> str:
-    """Return the shapes of one number: a bar from zero for counts and sums, its interval, and a dot.
-
-    Parameters
-    ----------
-    cell : CellNumbers
-        Number and interval that are drawn.
-    column : TableColumn
-        Column that the number is in.
-    scale : Scale
-        Map of the numbers to pixels from left to right.
-    middle : float
-        Pixel from the top at which the middle of the bar is.
-    ink : str
-        Color of whisker and dot.
-    """
+    """Return the shapes of one number: a bar from zero for counts and sums, its interval, and a dot."""
     shapes = ""
     if column.is_added_up and scale.holds(0.0):
         zero = _pixel(scale(0.0))
@@ -297,17 +283,7 @@ def draw_chart(table: ResultTable) -> str:
 
 
 def _draw_panel(table: ResultTable, column: TableColumn, top: float) -> tuple[str, float]:
-    """Return the shapes of one column, and where they end.
-
-    Parameters
-    ----------
-    table : ResultTable
-        Table whose rows are drawn below one another.
-    column : TableColumn
-        Column that is drawn, on a scale of its own.
-    top : float
-        Pixel from the top at which the panel begins.
-    """
+    """Return the shapes of one column, and where they end."""
     cells, texts = table.numbers(column)[:MAX_ROWS], table.texts(column)[:MAX_ROWS]
     labels = [", ".join(map(name, row.key)) for row in table.rows[:MAX_ROWS]]
     short = [shorten(label, _LONGEST_LABEL) for label in labels] if table.group_by else []

@@ -138,8 +138,12 @@ class AggregatePlan:
 
     def split(self, values: Floats) -> list[Floats]:
         """Return the numbers of an answer by parts: an axis for their sums, or nodes, and one for groups."""
-        ends = np.cumsum([part.sums * part.nodes * self.n_groups for part in self.parts])[:-1]
-        parts = np.split(np.ravel(values), ends)
+        numbers = np.ravel(values)
+        if len(self.parts) == 1:
+            parts = [numbers]
+        else:
+            ends = np.cumsum([part.sums * part.nodes * self.n_groups for part in self.parts])[:-1]
+            parts = np.split(numbers, ends)
         return [
             numbers.reshape(self.n_groups, part.nodes).T if part.tree else numbers.reshape(part.sums, -1)
             for part, numbers in zip(self.parts, parts, strict=True)

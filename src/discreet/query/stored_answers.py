@@ -206,7 +206,7 @@ class StoredAnswers(CostedTable):
             law=noise.law,
             cost=() if noise.promise is None else (noise.promise,),
             cached=cached,
-            receipt=dataclasses.replace(receipt, answer=None),
+            receipt=receipt if receipt.answer is None else dataclasses.replace(receipt, answer=None),
             labels=bound.labels,
             comparison=comparison,
             about=about or self._about(bound),

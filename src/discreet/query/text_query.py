@@ -209,7 +209,7 @@ def _build_result(plan: AggregatePlan, answer: Answer, text: str) -> QueryResult
         cells=_cells(plan, combined),
         law=answer.law,
         cost=tuple(answer.receipt.promises) if paid else (),
-        unreadable_below=_unreadable_below(query, plan.count_sd(np.asarray(answer.sd)), answer.law),
+        unreadable_below=_unreadable_below(plan, np.asarray(answer.sd), answer.law),
         sums=plan.sums,
         simultaneous=plan.simultaneous,
         cached=paid and answer.cached,
@@ -369,7 +369,7 @@ def preview_query(
         cells=(),
         law=noise.law,
         cost=() if noise.promise is None else (noise.promise,),
-        unreadable_below=_unreadable_below(query, plan.count_sd(sds), noise.law),
+        unreadable_below=_unreadable_below(plan, sds, noise.law),
         sums=plan.sums,
         simultaneous=plan.simultaneous,
         n_rows=size if depends else None,
@@ -446,15 +446,14 @@ def _law_options(
     )
 
 
-def _unreadable_below(query: Query, count_sd: float | None, law: Law) -> int | None:
+def _unreadable_below(plan: AggregatePlan, sds: Any, law: Law) -> int | None:
     """Return the number of rows below which a group cannot be distinguished from an empty one.
 
     Two margins: that of the group's count, and that of the empty group it is compared with. None without
     groups, for sums, and if counts are exact.
     """
-    if not query.by or not count_sd:
-        return None
-    return math.ceil(2 * (count_sd * interval_width(law)))
+    count_sd = plan.count_sd(sds) if plan.query.by else None
+    return math.ceil(2 * (count_sd * interval_width(law))) if count_sd else None
 
 
 def _cells(plan: AggregatePlan, combined: Sequence[StatisticValues]) -> tuple[ResultCell, ...]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 import sqlglot
 from sqlglot import exp
 
 from discreet.errors import ExpressionRefused, ParameterError
-from discreet.query.language import _expression, parse
+from discreet.query.language import _expression, _parser, parse
 from discreet.schema import Column, Schema
 from tests.effort import function_calls
 from tests.query.language.rows import SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ATTACKS: list[tuple[str, str]] = [
     # sub-queries
@@ -370,9 +373,14 @@ def test_a_decision_takes_little_work() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_remembered() -> None:
+def _nothing_is_remembered() -> Iterator[None]:
     """A text that was parsed before is not parsed again, and these tests are about parsing."""
-    _expression._parse_cached.cache_clear()
+    caches = (_expression._parse_cached, _parser._parse_shape)
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
 
 
 def test_a_class_that_sqlglot_learns_tomorrow_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

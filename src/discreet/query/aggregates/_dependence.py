@@ -265,11 +265,6 @@ def _check_length(which: str, values: Sequence[int], size: int) -> None:
 def _independent_table(first: AnyArray, second: AnyArray) -> Ints:
     """Return the table of two columns that are independent given a class, rounded to whole numbers.
 
-    Parameters
-    ----------
-    first, second : array of Python integers, of shape (cells, classes)
-        Counts of each column with the class.
-
     Notes
     -----
     Over the product ``D`` of the classes' denominators everything is a whole number, of any size.

@@ -13,7 +13,6 @@ from discreet.query.aggregates.base import (
     Aggregate,
     BoundAggregate,
     check_cells,
-    expression_text,
     parse_expression,
 )
 from discreet.query.aggregates.histogram import (
@@ -338,16 +337,6 @@ class HierarchicalHistogram(Aggregate):
             tree=tree,
             all_known=all_known,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "kind": self.kind,
-            "expression": expression_text(self.expression),
-            "columns": list(self.columns),
-            "edges": plain_edges(self.edges),
-            "where": None if self.where is None else expression_text(self.where),
-        }
 
 
 def _cells_of(expression: Any, curation: Curation) -> ValueCells:

@@ -15,7 +15,6 @@ from discreet.query.aggregates.base import (
     BoundAggregate,
     IntegerTerm,
     check_cells,
-    expression_text,
     parse_expression,
     term_of,
 )
@@ -188,16 +187,6 @@ class GroupedSums(Aggregate):
             labels=(tuple(range(len(terms))), *labels),
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "kind": self.kind,
-            "columns": list(self.columns),
-            "edges": plain_edges(self.edges),
-            "expressions": [None if one is None else expression_text(one) for one in self.expressions],
-            "where": None if self.where is None else expression_text(self.where),
-        }
-
 
 def _cells_among(table: EngineCells, holds: Tree) -> EngineCells:
     """Return the cells of a table for the rows where a condition holds; one cell if there are no keys."""
@@ -326,11 +315,3 @@ class JointAggregate(Aggregate):
             finish=finish,
             by_unit=by_unit,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "kind": self.kind,
-            "parts": [part.to_dict() for part in self.parts],
-            "shares": list(self.shares),
-        }

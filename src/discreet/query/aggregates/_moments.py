@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from sqlglot import exp
@@ -141,10 +141,6 @@ class Moments(Aggregate):
             wanted=EngineTotals(tuple(tree for column in columns for tree in _trees(column))),
             finish=finish,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {"kind": self.kind, "columns": list(self.columns)}
 
 
 def _trees(column: Curated) -> list[Tree]:

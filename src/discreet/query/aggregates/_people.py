@@ -9,7 +9,7 @@ import numpy as np
 from sqlglot import exp
 
 from discreet.errors import ParameterError
-from discreet.query.aggregates.base import Aggregate, BoundAggregate, check_cells, expression_text
+from discreet.query.aggregates.base import Aggregate, BoundAggregate, check_cells
 from discreet.query.aggregates.histogram import _group_key, canonical_keys, check_edges, plain_edges
 from discreet.query.engines.tasks import EngineCells, UnitCounts
 
@@ -108,15 +108,6 @@ class DistinctUnits(Aggregate):
             labels=tuple(key.labels for key in keys) if keys else None,
             by_unit=True,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "kind": self.kind,
-            "columns": list(self.columns),
-            "edges": plain_edges(self.edges),
-            "where": None if self.where is None else expression_text(self.where),
-        }
 
 
 def _parse_condition(where: Any, curation: Curation) -> Any:

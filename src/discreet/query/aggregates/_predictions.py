@@ -270,19 +270,6 @@ class _AdditiveModel(Aggregate):
             places=class_places(curation, self.target, self.classes),
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "kind": self.kind,
-            "target": self.target,
-            "classes": list(self.classes),
-            "intercept": list(self.intercept),
-            "curves": {name: [list(row) for row in rows] for name, rows in self.curves.items()},
-            "edges": plain_edges(self.edges),
-            "lines": {name: list(line) for name, line in self.lines.items()},
-            "slopes": {name: list(row) for name, row in self.slopes.items()},
-        }
-
 
 @dataclass(frozen=True)
 class PredictionCounts(_AdditiveModel):
@@ -318,10 +305,6 @@ class PredictionCounts(_AdditiveModel):
         scores = self.scores(curation)
         canonical = {**self.to_dict(), "places": list(scores.places)}
         return bind_counts(canonical, PredictionPass(scores, self.by_class), neighbors)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {**super().to_dict(), "by_class": self.by_class}
 
 
 @dataclass(frozen=True)
@@ -410,15 +393,6 @@ class ClassGradients(_AdditiveModel):
         n = len(self.classes)
         weights = tuple(flat[i : i + n] for i in range(0, len(flat), n))
         return ClassGradientPass(self.scores(curation), features, weights, bits)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            **super().to_dict(),
-            "radius": self.radius,
-            "constant": self.constant,
-            "weights": [list(row) for row in self.weights],
-        }
 
 
 def bind_counts(canonical: dict[str, Any], kernel: PredictionPass, neighbors: Neighbors) -> BoundAggregate:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -107,17 +107,6 @@ class SignSketches(Aggregate):
             plain_unit=1 / ONE,
             wanted=KernelTotals(kernel),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "kind": self.kind,
-            "columns": list(self.columns),
-            "sketches": self.sketches,
-            "key": self.key,
-            "center": None if self.center is None else list(self.center),
-            "radius": self.radius,
-        }
 
 
 def check_sketches(sketches: object, owner: str) -> None:

@@ -170,15 +170,3 @@ class TreePredictions(Aggregate):
         scores = self.scores(curation)
         canonical = {**self.to_dict(), "places": list(scores.places)}
         return bind_counts(canonical, PredictionPass(scores, self.by_class), neighbors)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "kind": self.kind,
-            "target": self.target,
-            "classes": list(self.classes),
-            "columns": list(self.columns),
-            "nodes": [list(node) for node in self.nodes],
-            "edges": plain_edges(self.edges),
-            "by_class": self.by_class,
-        }

@@ -239,15 +239,6 @@ class ClusterSums(Aggregate):
             wanted=KernelTotals(kernel),
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "kind": self.kind,
-            "columns": list(self.columns),
-            "centers": [list(center) for center in self.centers],
-            "radius": self.radius,
-        }
-
 
 @dataclass(frozen=True)
 class _Labeled(Aggregate):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from sqlglot import exp
 from discreet.errors import ParameterError
 from discreet.query.curation import BITS, Curation
 from discreet.query.engines.tasks import EngineTotals
+from discreet.query.language._expression import Expression
 from discreet.query.language._sql import bigint
 
 if TYPE_CHECKING:
@@ -115,9 +116,20 @@ class Aggregate(ABC):
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Return the aggregate bound to a curated table; refuses columns that do not fit."""
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values, with the tag ``kind``."""
+        """Return plain JSON values: the tag ``kind`` and the fields."""
+        return {"kind": self.kind, **{item.name: _to_json(getattr(self, item.name)) for item in fields(self)}}  # type: ignore[arg-type]
+
+
+def _to_json(value: Any) -> Any:
+    """Return a field of an aggregate as JSON, expressions as their texts and aggregates as objects."""
+    if isinstance(value, Mapping):
+        return {name: _to_json(part) for name, part in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_to_json(part) for part in value]
+    if isinstance(value, Expression):
+        return str(value.canonical)
+    return value.to_dict() if isinstance(value, Aggregate) else value
 
 
 def check_cells(count: int) -> None:
@@ -225,11 +237,6 @@ def parse_expression(expression: Any, curation: Curation) -> Any:
     return expression
 
 
-def expression_text(expression: Any) -> str:
-    """Return the text of an expression, parsed or not."""
-    return expression if isinstance(expression, str) else str(expression.canonical)
-
-
 @dataclass(frozen=True)
 class Sums(Aggregate):
     """Sums of scalar expressions over all rows, in one pass.
@@ -306,7 +313,3 @@ class Sums(Aggregate):
             wanted=EngineTotals(tuple(term.tree for term in terms if term.tree is not None)),
             finish=finish,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {"kind": self.kind, "expressions": [expression_text(e) for e in self.expressions]}

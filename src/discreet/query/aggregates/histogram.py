@@ -16,7 +16,6 @@ from discreet.query.aggregates.base import (
     BoundAggregate,
     IntegerTerm,
     check_cells,
-    expression_text,
     parse_expression,
     term_of,
 )
@@ -266,15 +265,6 @@ class Histogram(Aggregate):
             finish=finish,
             labels=labels,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "kind": self.kind,
-            "columns": list(self.columns),
-            "edges": plain_edges(self.edges),
-            "expression": None if self.expression is None else expression_text(self.expression),
-        }
 
 
 @dataclass(frozen=True)

@@ -112,15 +112,7 @@ class SealedFile:
             sealed, number = following, number + 1
 
     def write(self, held: BinaryIO, version: Version) -> None:
-        """Keep the bytes of an open file, unless the source was written to meanwhile.
-
-        Parameters
-        ----------
-        held : file
-            Content, open for reading.
-        version : Version
-            Version of the curated rows.
-        """
+        """Keep the bytes of an open file, unless the source was written to meanwhile."""
         newest = max(max(facts[2], facts[3]) for facts in self._manifest)
         if newest > self._started - _SETTLED or not self.is_current():
             return
@@ -209,15 +201,6 @@ class KeptVersion(SealedFile):
     @classmethod
     def beside(cls, ledger: Ledger, source: Any, curation: Curation) -> KeptVersion | None:
         """Return the place of a table's version; None where no version is kept.
-
-        Parameters
-        ----------
-        ledger : Ledger
-            Ledger that is charged; one in a file.
-        source : path, URL or frame
-            Private rows, as the engine reads them.
-        curation : Curation
-            Layout of the curated table.
 
         Notes
         -----

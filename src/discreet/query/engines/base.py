@@ -22,6 +22,7 @@ from discreet.query.language import hoist
 from discreet.query.language._sql import FROM
 from discreet.query.unit_rows import limited_batches
 from discreet.tables.cell_encoding import NO_ID
+from discreet.tables.encoded import EncodedTable
 from discreet.tables.sources import withhold
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Engine(ABC):
 
     def aggregate(self, expressions: Sequence[Tree]) -> list[int]:
         """Return the sums of integer expressions over all rows, in one pass; 0 for an empty table."""
-        sums = [_text(self._total(expression)) for expression in expressions]
+        sums = [self._total(expression) for expression in expressions]
         query = self._selection([*self._witness(), *sums])
         (row,) = self.run(lambda: self._fetch(query))
         # Without rows a sum is NULL.
@@ -248,8 +249,8 @@ class Engine(ABC):
         return exp.Table(this=exp.to_identifier(TABLE))
 
     def _total(self, expression: Tree) -> Tree:
-        """Return the sum of an integer expression over all rows."""
-        return exp.Sum(this=self._wide(expression))
+        """Return the sum of an integer expression over all rows, as the driver reads it exactly."""
+        return _text(exp.Sum(this=self._wide(expression)))
 
     def _wide(self, expression: Tree) -> Tree:
         """Return an expression whose sum cannot overflow."""
@@ -435,7 +436,8 @@ def engine_for(source: Any) -> Engine:
 
 def kernel_engine_for(source: Any) -> Engine:
     """Return a new engine for a source about which mostly kernels are asked: arrays, if it is small."""
-    if isinstance(source, Mapping) and len(next(iter(source.values()), ())) <= ROWS:
+    held = isinstance(source, Mapping) and len(next(iter(source.values()), ())) <= ROWS
+    if held or isinstance(source, EncodedTable):
         from discreet.query.engines._duckdb import ArraysEngine
 
         return ArraysEngine()

@@ -189,17 +189,7 @@ def remainder(program: Program, above: int, below: int) -> int:
 
 
 def apply_function(program: Program, word: str, argument: int) -> int:
-    """Record a function of one argument; refuses arguments that could be outside its domain.
-
-    Parameters
-    ----------
-    program : Program
-        Program that the operations are recorded in.
-    word : str
-        Name of the function, in capitals.
-    argument : int
-        Place of its argument in the program.
-    """
+    """Record a function of one argument; refuses arguments that could be outside its domain."""
     interval = program.interval(argument)
     if word == "ABS":
         return program.absolute(argument)

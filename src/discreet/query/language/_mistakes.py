@@ -68,15 +68,7 @@ def check_tests(tokens: Sequence[str]) -> None:
 
 
 def check_types(relation: str, left: Any, right: Any) -> None:
-    """Refuse the comparison of a date with a number.
-
-    Parameters
-    ----------
-    relation : str
-        Sign of the comparison, as it was typed.
-    left, right : Part
-        Parts on its two sides, as they were typed.
-    """
+    """Refuse the comparison of a date with a number."""
     for date, other, sign in ((left, right, relation), (right, left, _MIRRORED.get(relation, relation))):
         if not (isinstance(date, Date) and isinstance(other, Number | Condition)):
             continue
@@ -146,7 +138,7 @@ def _walk(node: Node) -> Iterator[Node]:
             waiting.extend(one)
         elif isinstance(one, Node):
             yield one
-            waiting.extend(getattr(one, name) for name in one.__dataclass_fields__)
+            waiting.extend(value for value in vars(one).values() if isinstance(value, (Node, tuple)))
 
 
 def _no_row() -> ExpressionRefused:
@@ -194,7 +186,7 @@ def _check_range(node: Compare, schema: Schema) -> None:
         if found is None:
             continue
         name, low, high, column = found
-        if _is_never(relation, Fraction(float(fixed.value)), low, high):
+        if _is_never(relation, float(fixed.value), low, high):
             # A cell beyond its bounds counts as the bound: the rows as they came may say something else.
             ends = " to ".join(_write_end(end, column) for end in (low, high))
             raise ExpressionRefused.not_allowed(
@@ -207,7 +199,7 @@ def _check_range(node: Compare, schema: Schema) -> None:
             )
 
 
-def _is_never(relation: str, value: Fraction, low: Fraction, high: Fraction) -> bool:
+def _is_never(relation: str, value: float, low: float, high: float) -> bool:
     """Return whether no number from `low` to `high` stands in a relation to a value."""
     match relation:
         case "<":
@@ -221,11 +213,10 @@ def _is_never(relation: str, value: Fraction, low: Fraction, high: Fraction) -> 
     return not low <= value <= high
 
 
-def _range(node: Node, schema: Schema) -> tuple[str, Fraction, Fraction, Column | None] | None:
+def _range(node: Node, schema: Schema) -> tuple[str, float, float, Column | None] | None:
     """Return name and ends of a column or of a field of a date, and the column; None for other nodes."""
     if isinstance(node, DateField) and node.field in _FIELDS:
-        low, high = map(Fraction, _FIELDS[node.field])
-        return f"{node.field} of a date", low, high, None
+        return f"{node.field} of a date", *_FIELDS[node.field], None
     if not isinstance(node, Reference):
         return None
     column = schema.column(node.name)
@@ -234,15 +225,15 @@ def _range(node: Node, schema: Schema) -> tuple[str, Fraction, Fraction, Column 
         if column.is_category
         else column.range
     )
-    return write_name(column.name), Fraction(ends[0]), Fraction(ends[1]), column
+    return write_name(column.name), *ends, column
 
 
 def _numbers(column: Column) -> list[Any]:
     return [level for level in column.levels if level is not None]
 
 
-def _write_end(end: Fraction, column: Column | None) -> str:
+def _write_end(end: float, column: Column | None) -> str:
     """Return the end of a range as text, of dates as a day."""
     if column is not None and column.is_calendar:
         return str(column.moment(int(end)))
-    return write_number(end)
+    return write_number(Fraction(end))

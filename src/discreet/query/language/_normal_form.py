@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 MOST_EXPONENT = 8
 _LARGEST = Fraction(10**100)
+_SURELY_SMALL = 300  # bits, with which a number is below 1e100 and not nearer to zero than 1e-100
 _LONGEST = 400  # bits of a numerator or denominator that are kept exactly
 _OTHERWISE: dict[Tested, Tested] = {
     "NULL": "NOT NULL",
@@ -77,11 +78,12 @@ _OPPOSITE: dict[Relation, tuple[Relation, bool]] = {
 def constant(value: Fraction | int) -> Constant:
     """Return the node of a number that is the same for every row."""
     value = Fraction(value)
-    if value and not 1 / _LARGEST <= abs(value) <= _LARGEST:
+    size = max(value.numerator.bit_length(), value.denominator.bit_length())
+    if size > _SURELY_SMALL and value and not 1 / _LARGEST <= abs(value) <= _LARGEST:
         raise ExpressionRefused(
             "a number beyond 1e100, or nearer to zero than 1e-100", "Write numbers in a smaller unit."
         )
-    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _LONGEST:
+    if size > _LONGEST:
         value = Fraction(float(value))
     return Constant(value)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import sqlglot
@@ -71,12 +72,14 @@ from discreet.query.language.nodes import (
 from discreet.query.language.vocabulary import DATE_FIELDS, MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from discreet.schema import Schema
 
 _MOST_DIGITS = 600  # canonical texts write doubles out in full
 _MOST_EXPONENT = 200
+_NUMBER_BEGINS = frozenset("0123456789.")
+_PLAIN_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _NUMBER = re.compile(r"([0-9]*)\.?([0-9]*)(?:[eE]([+-]?[0-9]{1,6}))?")
 
 
@@ -110,11 +113,6 @@ def read(text: object, schema: Schema, *, typed: bool = False) -> Number | Condi
 def read_key(text: object, schema: Schema, *, typed: bool = False) -> Part:
     """Parse the text of a key of groups, which may be a category or a date, or a CASE of texts.
 
-    Parameters
-    ----------
-    text, schema, typed
-        As those of :func:`read`.
-
     Raises
     ------
     ExpressionRefused
@@ -125,11 +123,6 @@ def read_key(text: object, schema: Schema, *, typed: bool = False) -> Part:
 
 def read_counted(text: object, schema: Schema, *, typed: bool = False) -> Condition:
     """Return the test whether what COUNT was given, a number or a category, is known.
-
-    Parameters
-    ----------
-    text, schema, typed
-        As those of :func:`read`.
 
     Raises
     ------
@@ -151,22 +144,44 @@ def read_counted(text: object, schema: Schema, *, typed: bool = False) -> Condit
 
 def _parse_scanned(scanned: ScannedExpression, typed: bool) -> Part:
     """Return the part that a scanned text stands for."""
-    check_tests(scanned.text.split())
+    words = scanned.text.split()
+    check_tests(words)
+    shape, numbers = _take_numbers(words)
     try:
-        tree = sqlglot.parse_one(scanned.text)
+        tree = _parse_shape(shape)
     except RecursionError:
         raise too_deep() from None
     except Exception:
         # sqlglot raises more than its own errors. All words are known to us, so their order is wrong.
-        raise ExpressionRefused(*explain_order(scanned.text.split())) from None
-    return _Parser(scanned, typed).part(tree, 0)
+        raise ExpressionRefused(*explain_order(words)) from None
+    return _Parser(scanned, numbers, typed).part(tree, 0)
+
+
+def _take_numbers(words: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Return a text with stand-ins for its numbers, and the numbers by their stand-ins.
+
+    Texts that are asked again and again differ in their numbers, on which the grammar does not depend. One
+    with a number in another form than digits with a point between them is left as it is.
+    """
+    typed = [word for word in words if word[0] in _NUMBER_BEGINS]
+    if not all(map(_PLAIN_NUMBER.fullmatch, typed)):
+        return " ".join(words), {}
+    numbers = {f"{place}.5": word for place, word in enumerate(typed)}
+    stand_ins = iter(numbers)
+    return " ".join(next(stand_ins) if word[0] in _NUMBER_BEGINS else word for word in words), numbers
+
+
+@lru_cache(maxsize=64)
+def _parse_shape(text: str) -> Any:
+    """Return the tree of a text; it is shared, and must not be changed."""
+    return sqlglot.parse_one(text)
 
 
 class _Parser:
     """One walk over a tree of sqlglot."""
 
-    def __init__(self, scanned: ScannedExpression, typed: bool) -> None:
-        self._scanned = scanned
+    def __init__(self, scanned: ScannedExpression, numbers: Mapping[str, str], typed: bool) -> None:
+        self._numbers = numbers
         self._typed = typed
         self._nodes = 0
         self._stand_ins: dict[str, Part] = {
@@ -212,7 +227,7 @@ class _Parser:
         return known
 
     def literal(self, node: Any, depth: int) -> Part:
-        return normal.constant(_fraction(node.this))
+        return normal.constant(_fraction(self._numbers[node.this] if self._numbers else node.this))
 
     def boolean(self, node: Any, depth: int) -> Part:
         return Truth(bool(node.this))
@@ -392,7 +407,8 @@ def _fraction(written: str) -> Fraction:
         raise ExpressionRefused(
             "a number beyond 1e100, or nearer to zero than 1e-100", "Write numbers in a smaller unit."
         )
-    return Fraction(int(whole + part or 0)) * Fraction(10) ** (exponent - len(part))
+    digits, power = int(whole + part or 0), exponent - len(part)
+    return Fraction(digits * 10**power) if power >= 0 else Fraction(digits, 10**-power)
 
 
 def _ungrammatical() -> ExpressionRefused:

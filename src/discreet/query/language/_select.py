@@ -446,13 +446,7 @@ def _split_alias(part: list[Token]) -> tuple[list[Token], str | None]:
 
 
 def read_sql_item(part: Sequence[Token]) -> StatisticText | None:
-    """Return the statistic that an item after SELECT is; None if it is none, or has something after it.
-
-    Parameters
-    ----------
-    part : sequence of Token
-        Tokens of the item, without its alias.
-    """
+    """Return the statistic that an item after SELECT is; None if it is none, or has something after it."""
     top = [piece for piece in part if piece.depth == 0]
     words = [piece.word or piece.text for piece in top]
     if len(words) < 3 or words[0] not in IN_SQL or words[1:3] != ["(", ")"]:

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from sqlglot import exp
 
+from discreet.query.curation import is_double
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -162,21 +164,32 @@ class _Writer:
         self._uses = self._count_uses(place)
         self._shapes: dict[int, _Shape] = {}
         self._aliases: dict[int, str] = {}
+        if self._is_simple():
+            return
         for at in self._uses:
             self._lay_out(at, final=at == place)
         if any(shape.step for shape in self._shapes.values()):
             for at in self._uses:
                 self._name(at)
 
+    def _is_simple(self) -> bool:
+        """Return whether there are no steps: nothing that has inputs is repeated, and little is nested."""
+        return len(self._uses) <= _DEEPEST and all(
+            uses == 1 or not self._operations[at].inputs for at, uses in self._uses.items()
+        )
+
     def steps(self) -> list[Tree]:
         """Return the steps with their names, each after those that it needs."""
-        return [_alias(self._inline(at), self._aliases[at]) for at in self._uses if self._shapes[at].step]
+        return [_alias(self._inline(at), self._aliases[at]) for at in self._uses if self._is_step(at)]
 
     def value(self, at: int) -> Tree:
         """Return the tree of a value, or the name of its step."""
-        if self._shapes[at].step:
+        if self._is_step(at):
             return exp.column(self._aliases[at])
         return self._inline(at)
+
+    def _is_step(self, at: int) -> bool:
+        return bool(self._shapes) and self._shapes[at].step
 
     def _count_uses(self, place: int) -> dict[int, int]:
         """Return how often each needed value would be written, in program order."""
@@ -213,7 +226,8 @@ class _Writer:
         if kind == "truth":
             return exp.Boolean(this=bool(operation.detail[0]))
         if kind == "column":
-            return _cast(self._column_tree(operation), "DOUBLE")
+            tree = self._column_tree(operation)
+            return tree if is_double(tree.name) else _cast(tree, "DOUBLE")
         if kind == "member":
             codes = [_integer(code) for code in operation.detail[1]]
             return exp.In(this=self._column_tree(operation), expressions=codes)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from discreet.errors import ExpressionRefused
+from discreet.query.curation import SchemaKey
 from discreet.query.language._expression import parse_typed, parse_where
 from discreet.query.language._group_by import GroupKey, parse_groups
 from discreet.query.language._select import ANY_TABLE, WORDS, read_sql_item, split_select
@@ -291,13 +293,19 @@ def build_query(
     >>> build_query("count", "age > 17", [{"column": "age", "edges": [30, 60]}], schema).sql
     'SELECT age, COUNT(*) FROM data WHERE 17 < age GROUP BY age (30, 60)'
     """
-    typed = read_list(statistics, _columns(schema))
+    parts: dict[str, Any] = {} if where is None else {"WHERE": where}
+    statistics_read = _read_statistics(statistics, SchemaKey(schema))
+    return _build_parsed(statistics_read, {**parts, "BY": by}, schema, typed=True)
+
+
+@lru_cache(maxsize=64)
+def _read_statistics(text: str, same: SchemaKey) -> tuple[QueryStatistic, ...]:
+    # Cached, because most queries that programs ask differ in their conditions alone.
+    typed = read_list(text, _columns(same.schema))
     texts = [one for one in typed if not isinstance(one, str)]
     if not texts or len(texts) < len(typed):
         raise ExpressionRefused("nothing to compute", "Write COUNT, SUM(age) or MEAN(age).")
-    parts: dict[str, Any] = {} if where is None else {"WHERE": where}
-    statistics_read = build_statistics(texts, schema, typed=True)
-    return _build_parsed(statistics_read, {**parts, "BY": by}, schema, typed=True)
+    return build_statistics(texts, same.schema, typed=True)
 
 
 def _read_select(text: str, schema: Schema, *, suggest: bool, typed: bool) -> Query:
@@ -341,7 +349,8 @@ def _build_parsed(
     by = parse_groups(clauses.get("BY", ()), schema, typed=typed)
     query = Query(statistics, condition, by, schema)
     order = _read_order(clauses.get("ORDER"), query, is_sql)
-    return dataclasses.replace(query, order=order, limit=_read_limit(clauses.get("LIMIT"), query))
+    limit = _read_limit(clauses.get("LIMIT"), query)
+    return dataclasses.replace(query, order=order, limit=limit) if order or limit else query
 
 
 def _read_order(text: str | None, query: Query, is_sql: bool) -> tuple[OrderKey, ...]:
