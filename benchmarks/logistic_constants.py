@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 from discreet import ApproxDP, PureDP
 from discreet.errors import PromiseError
 from discreet.learn import PrivateLogisticRegression
-from discreet.learn.logistic.constants import LogisticConstants
+from discreet.learn.logistic.problem import LogisticConstants
 from discreet.learn.perturbation.defaults import pure_if_quieter
 from discreet.learn.perturbation.mean_loss_constants import relative_noise
 from discreet.noise import Stream

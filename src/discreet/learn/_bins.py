@@ -252,6 +252,7 @@ class Bins:
         places = {column.name: i for i, column in enumerate(self._curation.columns)}
         return np.column_stack(
             [
+                # The last cell is that of missing values, but only where a column may have some.
                 (codes[:, places[name]] == self.sizes[name] - 1)
                 & (self._curation.column(name).flag is not None)
                 for name in names

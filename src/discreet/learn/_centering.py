@@ -72,6 +72,7 @@ class Centering:
     @cached_property
     def center(self) -> tuple[float, ...]:
         """Center of each coordinate, as a fraction of its range."""
+        # A number is at most 1/2 from its middle; of the indicators of a category one is 1 and all others 0.
         return tuple(
             0.0 if category else 0.5
             for category, width in zip(self._categories.values(), self._widths, strict=True)
@@ -94,6 +95,7 @@ class Centering:
     @property
     def intercept(self) -> bool:
         """Whether a constant coordinate 1 is appended."""
+        # The indicators of a category add up to 1: they are a constant already.
         return not any(self._categories.values())
 
     @property
@@ -189,6 +191,7 @@ class Centering:
         if self.is_clipping:
             assert self.radius is not None
             lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+            # By the larger of the two: short rows stay as they are, and nothing is divided by 0.
             vectors *= np.minimum(1.0, self.radius / np.maximum(lengths, self.radius))[:, None]
         if self.intercept:
             vectors = np.column_stack([vectors, np.ones(len(vectors))])
@@ -295,15 +298,6 @@ class Region:
 
 def query_region(schedule: BudgetSchedule, name: str, layout: FeatureMap) -> Region:
     """Return noisy mean and spread of all rows, by one query.
-
-    Parameters
-    ----------
-    schedule : BudgetSchedule
-        Shares of the promise.
-    name : str
-        Name of the pass that pays for the query.
-    layout : FeatureMap
-        Columns of the rows.
 
     Privacy
     -------

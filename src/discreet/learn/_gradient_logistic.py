@@ -254,27 +254,11 @@ class PrivateGradientLogistic(SumsClassifier):
     ) -> Floats:
         """Return the weights of one class against the rest: the mean over the second half of the rounds.
 
-        Parameters
-        ----------
-        schedule : BudgetSchedule
-            Shares of the promise, one for each gradient.
-        centering : Centering
-            Map of rows to vectors, with the arguments of the queries.
-        target : str
-            Name of the label's column.
-        model : int
-            Position of the model, which names its passes.
-        positive : level
-            Level of the target that counts as 1.
-        curvature : array of shape (size,)
-            Upper bounds of the Hessian's eigenvalues, one for each direction.
-        vectors : array of shape (size, size)
-            Directions of the curvature, one in each column.
-
         Notes
         -----
-        ``w <- w + V ((V'g - p V'w) / (c + p))`` with ``g`` the noisy gradient, ``c`` the curvature and ``p``
-        the regularization plus :func:`noise_penalty`. Averaging over rounds takes noise out of the result.
+        ``w <- w + V ((V'g - p V'w) / (c + p))`` with ``g`` the noisy gradient, ``c`` upper bounds of the
+        Hessian's eigenvalues, ``V`` the eigenvectors in columns and ``p`` the regularization plus
+        :func:`noise_penalty`. Averaging over rounds takes noise out of the result.
         """
         regularization = float(self.regularization)
         weights = np.zeros(centering.size)

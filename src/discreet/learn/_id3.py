@@ -420,23 +420,7 @@ def _split_node(
     names: Sequence[str],
     rule: StoppingRule,
 ) -> list[_OpenNode]:
-    """Split a node by its best column or make it a leaf, and return the children that may be split further.
-
-    Parameters
-    ----------
-    nodes : list of Branch
-        Nodes of the tree so far; the node is replaced and its children are appended.
-    node : _OpenNode
-        Node that was queried.
-    tables : mapping of str to array of shape (n_cells, n_classes)
-        Noisy counts by column.
-    sd : float
-        Standard deviation of the noise on a count.
-    names : sequence of str
-        Columns of the model, in order.
-    rule : StoppingRule
-        Thresholds at which nodes are closed and cells left out.
-    """
+    """Split a node by its best column or make it a leaf; return the children that may be split further."""
     totals, total_sd = _combine_counts(node, list(tables.values()), sd)
     nodes[node.place] = leaf = _leaf(node, tables, sd, rule)
     mean_size = float(np.mean([len(table) for table in tables.values()]))
@@ -452,6 +436,7 @@ def _split_node(
     for code, counts in enumerate(tables[best]):
         # The parent's cells already count the child's rows: a leaf needs no query.
         nodes.append(Branch(_shares(counts, leaf.shares, least)))
+        # By noisy counts alone; a child without rows is a leaf, and costs the next level no cells.
         if rest and counts.sum() > 0:
             opened.append(_OpenNode(first + code, (*node.path, (best, code)), rest, leaf.shares, counts, sd))
     children = tuple(range(first, len(nodes)))

@@ -195,6 +195,7 @@ class PrivateNaiveBayes(BinsClassifier):
         """Return for each row and class the logarithm of their joint probability, as the model sees it."""
         codes = self._cell_codes(X, "predict")
         starts = np.concatenate([[0], np.cumsum(list(self.cells_.sizes.values()))[:-1]])
+        # The tables of all columns lie below one another: a cell is found by its code and its table.
         return np.asarray(self.class_log_prior_ + self.cell_log_prob_[codes + starts].sum(axis=1))
 
     def predict_proba(self, X: Any) -> Floats:

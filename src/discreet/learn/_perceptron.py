@@ -182,6 +182,7 @@ class PrivatePerceptron(SumsClassifier):
         check_not_clipping(centering, self)
         names = [f"round {i + 1}" for i in range(int(self.rounds))]
         schedule = self._make_schedule(sums, dict.fromkeys(names, 1.0), target, owner)
+        # Rows on the plane count as wrong. At 0 these are all rows: the mean of label times row comes first.
         weights, path, counts = np.zeros(centering.size), [], []
         for name in names:
             question = HalfspaceSums(
@@ -200,6 +201,7 @@ class PrivatePerceptron(SumsClassifier):
             weights = weights + (mean / len(counts) if self.step == "shrinking" else mean)
             path.append(weights)
         self.last_weights_ = weights
+        # The last plane has the noise of its last steps; most of it averages out over the path.
         self.weights_ = np.mean(path, axis=0) if path else weights
         self.counts_ = np.array(counts)
         self.n_iter_ = len(path)

@@ -333,6 +333,7 @@ def _count_between(
     if not edges:
         return np.zeros(0), 0.0
     answer = schedule.ask(name, Histogram((curated.name,), {curated.name: edges}))
+    # One more cell, where there is one, counts the missing values.
     counts = np.asarray(answer.value)[: len(edges) + 1]
     return np.asarray(counts), float(np.max(answer.sd))
 

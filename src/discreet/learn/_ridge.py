@@ -193,6 +193,7 @@ class PrivateRidge(RegressorMixin, SumsEstimator):
                     "target_bounds of PrivateRidge must be given, were None: what the target spans is not "
                     "for free. Declare its range, target_bounds=(lower, upper)."
                 )
+            # Without a promise the range of the rows may be used; a constant target needs a width above 0.
             low, high = float(cells.min()), float(cells.max())
             bounds = low, high if high > low else low + max(1.0, abs(low))
         name = "y"

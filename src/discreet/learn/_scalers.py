@@ -236,6 +236,7 @@ def _find_moments(
     mean = np.clip(region.raw, 0.0, 1.0)
     offset = mean - 0.5
     noise = np.hypot(region.square_sd, 2 * offset * region.sd)
+    # Rows are divided by the deviation: one that is small by noise alone would blow them up.
     variance = np.clip(np.maximum(region.square - offset**2, noise), 0.0, 0.25)
     return mean, np.sqrt(variance), schedule
 

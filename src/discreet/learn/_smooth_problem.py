@@ -98,12 +98,14 @@ class SmoothProblem:
         """Return the outputs that belong to the scores of the last layer."""
         if self.output != "softmax":
             return _ACTIVATIONS[self.output][0](scores)
+        # Shifted by a real number: no power overflows, and the imaginary part, the derivative, stays.
         powers = np.exp(scores - scores.real.max(axis=1, keepdims=True))
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
     def hessian(self, parameters: Floats) -> Floats:
         """Return the second derivatives by the parameters, one complex step for each."""
         size = len(parameters)
+        # No close numbers are subtracted, so that the step can be tiny and the result has all its digits.
         columns = [
             self.gradients(parameters + 1j * _STEP * unit, self.X)[0].imag / _STEP for unit in np.eye(size)
         ]

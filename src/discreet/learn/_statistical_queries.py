@@ -303,6 +303,7 @@ class StatisticalQueries:
     def tolerance(self, privacy: GaussianDP, *, width: float = 1.0) -> float:
         """Return the tolerance of all queries if they share a promise evenly."""
         rows = self.sums.schema.max_rows_per_unit or 1
+        # Squares of mu add up: an equal share is mu over the root of the number of queries.
         sd = rows * width * math.sqrt(self.queries) / privacy.mu
         return sd * (-float(special.ndtri(self.failure / (2 * self.queries))) + _ROUNDING) / self._n_rows
 
@@ -312,4 +313,5 @@ class StatisticalQueries:
             raise ParameterError(
                 f"tolerance of StatisticalQueries must be a number above 0, was {tolerance!r}."
             )
+        # The union bound: each query has an equal part of the failure probability.
         return self._n_rows * deviation_for(float(tolerance), self.failure / self.queries)

@@ -99,19 +99,7 @@ class SumsEstimator(Learner):
     def _learn(
         self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
     ) -> BudgetSchedule:
-        """Query the sums, set the fitted attributes, and return the schedule with its answers.
-
-        Parameters
-        ----------
-        sums : NoisySums
-            Database or rows in memory that answer noisy sums.
-        layout : FeatureMap
-            Columns that the model reads.
-        target : str or None
-            Column of the labels; None for learners without labels.
-        owner : str or None
-            Name that is charged beside the total of the ledger; None charges the total alone.
-        """
+        """Query the sums, set the fitted attributes, and return the schedule with its answers."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit the model to rows in memory.
@@ -127,6 +115,7 @@ class SumsEstimator(Learner):
         """
         self._check_parameters()
         rows, schema, labels = self._declare_rows(X, y)
+        # Both answer the same queries, so that every learner is written once.
         make = NoiselessSums if isinstance(self.privacy, NoPromise) else Database
         seed = None if self.random_state is None else int(self.random_state)
         layout = FeatureMap.from_schema(schema)
@@ -218,6 +207,7 @@ class SumsEstimator(Learner):
         label = self._local_target(schema, y)
         if label is not None:
             columns.append(label[0])
+        # Only what is read is declared: X need not hold the other columns of the schema.
         declared = dataclasses.replace(
             schema, columns=columns, target=None if label is None else label[0].name, primary_key=()
         )
@@ -333,15 +323,7 @@ class SumsClassifier(ClassifierMixin, SumsEstimator):
 
     @abstractmethod
     def _count_query(self, target: str, *, by_class: bool = False) -> Aggregate:
-        """Return the query for the rows that the model as it is gets right.
-
-        Parameters
-        ----------
-        target : str
-            Column of the labels.
-        by_class : bool
-            Whether rows are counted by their class and the class that is named.
-        """
+        """Return the query for the rows that the model as it is gets right."""
 
     @property
     @abstractmethod
@@ -356,19 +338,7 @@ class SumsClassifier(ClassifierMixin, SumsEstimator):
     def _make_schedule(
         self, sums: NoisySums, shares: Mapping[str, float], target: str, owner: str | None
     ) -> BudgetSchedule:
-        """Return the schedule of the passes of a model and of its paid score, where that says something.
-
-        Parameters
-        ----------
-        sums : NoisySums
-            Table that answers noisy sums.
-        shares : mapping of str to float
-            Weight of each pass of the model.
-        target : str
-            Column of the labels.
-        owner : str or None
-            Name that is charged beside the total of the ledger; None charges the total alone.
-        """
+        """Return the schedule of the passes of a model and of its paid score, where that says something."""
         plain = BudgetSchedule(sums, self.privacy, shares, owner=owner)
         if self.paid_score is False:
             return plain
@@ -394,6 +364,7 @@ class SumsClassifier(ClassifierMixin, SumsEstimator):
         if "score" not in schedule.split:
             return
         answer = schedule.ask("classes", Histogram((target,)))
+        # Noise may take the sum of few rows to 0 or below.
         total = max(float(np.sum(answer.value)), 1.0)
         # Too few rows are known only now where their number is private; what is left out is not charged.
         if schedule.sums.n_rows is not None or self._is_scored(schedule, target, total):
@@ -417,6 +388,7 @@ class SumsClassifier(ClassifierMixin, SumsEstimator):
         # Classes may be of a type that no column has, so the column holds their positions.
         self._levels = tuple(range(len(self.classes_)))
         name = "y"
+        # A feature may be called y as well.
         while name in schema:
             name += "_"
         return Column(name, values=self._levels, role="target"), label_codes(y, self.classes_, owner=owner)

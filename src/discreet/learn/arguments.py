@@ -57,6 +57,7 @@ def two_vectors(bounds: Any, n: int, owner: str) -> tuple[tuple[float, ...], tup
             "column, and were not. Write bounds=(0, 1), two vectors, or schema.bounds."
         ) from None
     with np.errstate(over="ignore", invalid="ignore"):
+        # Where the difference overflows, one of the ends is too large.
         good = (upper - lower >= LEAST_WIDTH) & (np.maximum(np.abs(lower), np.abs(upper)) <= LARGEST_NUMBER)
     if not good.all():
         raise ParameterError(
@@ -126,6 +127,7 @@ def declared_classes(classes: Any, y: AnyArray, *, owner: str, promises: bool) -
     try:
         labels = np.unique(declared)
     except TypeError:
+        # Labels of several kinds have no order.
         labels = np.zeros(0)
     if declared.ndim != 1 or len(labels) < 2 or len(labels) != len(declared):
         raise ParameterError(

@@ -104,6 +104,7 @@ class Learner(EnclosedEstimator):
             )
         parameters, fitted = header.get("parameters"), header.get("fitted")
         known = {*cls._saved_attributes, *_NAMED}
+        # Only these attributes are set: a file must not replace a method.
         if not isinstance(parameters, dict) or not isinstance(fitted, dict) or not fitted.keys() <= known:
             raise SourceError(f"{path} is not a model that {cls.__name__} saved. Write one with save().")
         try:

@@ -141,6 +141,7 @@ class BudgetSchedule:
         self.answers: dict[str, Answer] = {}
         self._owner = owner
         self._privacy = privacy
+        # Exact sums would break a promise, and a database answers nothing without one.
         if isinstance(privacy, NoPromise) != isinstance(sums, NoiselessSums):
             raise PromiseError(
                 "privacy of a learner must be a promise where a database is asked, was NoPromise: it answers "
@@ -206,6 +207,7 @@ class BudgetSchedule:
         later = [self.privacy(other) for other in self.split if other not in (*self.answers, name)]
         answers: list[Answer] = []
         for i, question in enumerate(questions):
+            # Refused unless all that is still to come fits too: half a model is paid for and of no use.
             plan = [*parts[i + 1 :], *later]
             try:
                 answers.append(self.sums.ask(question, privacy=parts[i], owner=self._owner, plan=plan))
@@ -217,6 +219,7 @@ class BudgetSchedule:
 
     def part_privacy(self, name: str, weights: Sequence[int], index: int) -> Promise:
         """Return the promise of one part of a pass that is asked in parts."""
+        # A fraction: floats of the parts might add up to more than the pass.
         return self._shares.promise_part(name, Fraction(weights[index], sum(weights)))
 
     def _explain(self, problem: BudgetExceeded) -> None:

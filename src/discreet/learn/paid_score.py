@@ -95,6 +95,7 @@ def is_worth_asking(score_sd: float, n_rows: float, law: str) -> bool:
     law : {"gaussian", "laplace"}
         Law of the noise.
     """
+    # A private number of rows is no reason to leave the score out.
     noise = score_sd / n_rows if math.isfinite(n_rows) else 0.0
     return half_width(noise, 0.25 / n_rows, law) <= WIDEST_SCORE
 
@@ -174,15 +175,19 @@ class ModelScore:
         table = None
         if np.ndim(right.value):
             table = [[float(cell) for cell in row] for row in right.value]
+            # Right rows are on the diagonal, whose cells have noise of their own.
             count, noise = float(np.trace(right.value)), float(np.sqrt(np.trace(np.square(right.sd))))
         else:
             count, noise = float(right.value), float(right.sd)
+        # Noise may take the sum of few rows to 0 or below.
         n = max(float(np.sum(classes.value)), 1.0) if n_rows is None else n_rows
         n_sd = class_sd = float(np.max(classes.sd))
         n_sd = 0.0 if n_rows is not None else n_sd * math.sqrt(np.size(classes.value))
         accuracy = min(max(count / n, 0.0), 1.0)
         vote = float(np.max(classes.value)) / n
+        # At an accuracy of 0 or 1 the binomial variance is 0, as if new rows could not differ.
         sampling = max(accuracy * (1 - accuracy), 1 / n) / n
+        # To first order the quotient of count + e and n + f is off by (e - accuracy f) / n.
         noise = math.hypot(noise, accuracy * n_sd) / n
         half = half_width(noise, sampling, right.law)
         optimism = training_allowance(1 - accuracy + half, n, n_parameters)

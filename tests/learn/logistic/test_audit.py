@@ -12,8 +12,13 @@ import pytest
 from scipy import special, stats
 
 from discreet.audit import Density, LawPair, density, distinguish, precision, pushforward
-from discreet.learn.logistic.constants import LogisticConstants
-from discreet.learn.logistic.problem import BinaryProblem, LogisticProblem, SoftmaxProblem, problem_for
+from discreet.learn.logistic.problem import (
+    BinaryProblem,
+    LogisticConstants,
+    LogisticProblem,
+    SoftmaxProblem,
+    problem_for,
+)
 from discreet.learn.logistic.sensitivity import gradient_change, largest_gain, largest_gradient_change
 from discreet.learn.perturbation.mean_loss import minimize
 from discreet.learn.perturbation.mean_loss_constants import make_linear_plan

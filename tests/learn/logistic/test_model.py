@@ -14,7 +14,7 @@ from sklearn.model_selection import cross_val_score
 from discreet import Column, Schema
 from discreet.errors import BudgetExceeded, DataError, ParameterError, PromiseError
 from discreet.learn import PrivateLogisticRegression
-from discreet.learn.logistic.constants import LogisticConstants
+from discreet.learn.logistic.problem import LogisticConstants
 from discreet.learn.perturbation.defaults import pure_if_quieter
 from discreet.learn.perturbation.embedding import Embedding
 from discreet.learn.perturbation.mean_loss_constants import (

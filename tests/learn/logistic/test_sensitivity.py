@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from discreet.learn.logistic.constants import LogisticConstants
-from discreet.learn.logistic.problem import BinaryProblem, SoftmaxProblem, problem_for
+from discreet.learn.logistic.problem import BinaryProblem, LogisticConstants, SoftmaxProblem, problem_for
 from discreet.learn.logistic.sensitivity import (
     binary_change,
     gradient_change,

@@ -14,8 +14,7 @@ from discreet.learn import LargeMarginGaussianClassifier, PrivateLogisticRegress
 from discreet.learn.large_margin import _training as margin_solver
 from discreet.learn.large_margin._bounds import ClasswiseNoise
 from discreet.learn.large_margin._problem import MarginProblem
-from discreet.learn.logistic.constants import LogisticConstants
-from discreet.learn.logistic.problem import problem_for
+from discreet.learn.logistic.problem import LogisticConstants, problem_for
 from discreet.learn.perturbation import mean_loss as logistic_solver
 from discreet.learn.perturbation._solvers import GradientDescent
 from discreet.learn.perturbation.embedding import Embedding

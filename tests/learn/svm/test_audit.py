@@ -15,9 +15,8 @@ from discreet.learn.perturbation.mean_loss import minimize
 from discreet.learn.perturbation.mean_loss_constants import make_linear_plan
 from discreet.learn.perturbation.mechanisms import ObjectivePerturbation, OutputPerturbation, split_epsilon
 from discreet.learn.perturbation.noise import GaussianVectorNoise, SphericalNoise, gaussian_term_scale
-from discreet.learn.svm.constants import SvmConstants
 from discreet.learn.svm.loss import gradient_change, in_band, jacobian_cost, mean_supremum, pull
-from discreet.learn.svm.problem import HingeProblem
+from discreet.learn.svm.problem import HingeProblem, SvmConstants
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, PureDP, gaussian_delta
 from tests.learn.logistic.test_audit import laplace, normal

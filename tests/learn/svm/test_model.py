@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
 from discreet.learn import METHODS, PrivateSVM, RegularizedSVM
 from discreet.learn.perturbation.mean_loss_constants import default_regularization, relative_noise
-from discreet.learn.svm.constants import SvmConstants
+from discreet.learn.svm.problem import SvmConstants
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 

@@ -12,7 +12,6 @@ import pytest
 from discreet.learn.perturbation.mean_loss import minimize
 from discreet.learn.perturbation.mechanisms import split_epsilon
 from discreet.learn.perturbation.noise import gaussian_term_scale
-from discreet.learn.svm.constants import SvmConstants
 from discreet.learn.svm.loss import (
     best_margin,
     gradient_change,
@@ -24,7 +23,7 @@ from discreet.learn.svm.loss import (
     pull,
     regularization_for_jacobian,
 )
-from discreet.learn.svm.problem import HingeProblem
+from discreet.learn.svm.problem import HingeProblem, SvmConstants
 from discreet.noise import Stream
 
 if TYPE_CHECKING:

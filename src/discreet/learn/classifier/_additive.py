@@ -82,11 +82,6 @@ class AdditiveModel(BinsClassifier):
     def effect_sd(self, name: str) -> Floats:
         """Return the standard deviation of what the cells of a column add to the log-odds or the scores.
 
-        Parameters
-        ----------
-        name : str
-            Name of the column.
-
         Returns
         -------
         array of shape (n_cells, 1) or (n_cells, n_classes)
@@ -100,6 +95,7 @@ class AdditiveModel(BinsClassifier):
         variance = (self.weights_[at] * sd) ** 2
         # Files from before hold no standard deviations of the second stage.
         if two and hasattr(self, "weights_sd_"):
+            # A curve is weighed about its mean over the rows.
             odds = curve.values[:, 1] - curve.values[:, 0]
             variance += ((odds - curve.shares @ odds) * self.weights_sd_[at])[:, None] ** 2
         if name in self.lines_ and hasattr(self, "slopes_sd_"):

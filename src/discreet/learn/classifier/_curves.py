@@ -108,10 +108,12 @@ def estimate_shares(table: Floats, sd: float, n: float) -> Floats:
     shares = table.sum(axis=1) / n
     noise = sd * math.sqrt(n_classes) / n
     if noise > _LEAST_NOISE:
+        # An exponential prior of rate m moves the normal law of a share down by m of its variances.
         mean = shares - noise**2 * m
         # The mean of a normal distribution cut off below 0; its tail is stable by erfcx alone.
         cut = math.sqrt(2 / math.pi) / special.erfcx(-mean / (noise * math.sqrt(2)))
         shares = np.maximum(mean + noise * cut, 0.01 * noise)
+    # Noise never shows that a cell is empty: it has half a row at least.
     shares = np.maximum(shares / max(float(shares.sum()), 1e-9), 0.5 / n)
     return np.asarray(shares / shares.sum())
 
@@ -132,6 +134,7 @@ def prior_covariance(n_cells: int, *, ordered: bool, missing: bool) -> Floats:
     m = n_cells - missing
     if ordered and m >= 3:
         places = np.arange(m) / (m - 1) - 0.5
+        # Places have the variance (m + 1) / (12 (m - 1)); the factor makes it 1.
         line = 12 * (m - 1) / (m + 1) * np.outer(places, places)
         smooth = np.exp(-((places[:, None] - places) ** 2) / (2 * SMOOTH_LENGTH**2))
         result[:m, :m] = LINEAR_PART * line + SMOOTH_PART * smooth + ROUGH_PART * np.eye(m)
@@ -185,6 +188,7 @@ def make_curves(tables: Sequence[Floats], priors: Sequence[Floats], totals: Floa
         _fit_column(table + (totals - table.sum(axis=0)) / len(table), prior, totals, sd)
         for table, prior in zip(tables, priors, strict=True)
     ]
+    # Only ratios count: with the largest at 1, none overflows.
     evidence = np.exp([fit.evidence - fit.evidence.max() for fit in fits])
     base = np.array(STRENGTH_SHARES)
     common, likely = base, evidence
@@ -196,6 +200,7 @@ def make_curves(tables: Sequence[Floats], priors: Sequence[Floats], totals: Floa
     curves = []
     for fit, weights in zip(fits, likely, strict=True):
         mean = np.tensordot(weights, fit.means, axes=1)
+        # The law of total variance, over the strengths that are possible.
         variance = np.tensordot(weights, fit.variances + fit.means**2, axes=1) - mean**2
         ratio = np.clip(1 + mean, 1 / _LARGEST_RATIO, _LARGEST_RATIO)
         curves.append(Curve(np.log(ratio), np.sqrt(np.maximum(variance, 0.0)) / ratio, fit.shares))
@@ -216,9 +221,11 @@ def _fit_column(table: Floats, prior: Floats, totals: Floats, sd: float) -> _Fit
     for k, (counts, total) in enumerate(zip(table.T, totals, strict=True)):
         p = total / n
         excess = counts / total - table.sum(axis=1) / n
+        # Variance of a count less p times all counts of its cell: of the noise, then of the choice of rows.
         noise = sd * sd * (1 - 2 * p + n_classes * p * p) + np.maximum(counts, 0.0) * (1 - p) + 1
         noise = noise * max(1 - 1 / len(table), 0.5)
         scale = shares * total / np.sqrt(noise)
+        # Along the eigenvectors of the prior, in units of the noise, all strengths are solved at once.
         values, vectors = np.linalg.eigh(scale[:, None] * prior * scale)
         values = np.maximum(values, 0.0)
         z = vectors.T @ (excess * total / np.sqrt(noise))

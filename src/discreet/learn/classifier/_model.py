@@ -292,12 +292,14 @@ class PrivateClassifier(AdditiveModel):
         score = PredictionCounts(target, self._levels, (0.0,) * len(self._levels), by_class=self._by_table)
         scored = BudgetSchedule(sums, self.privacy, split, owner=owner)
         score_sd = float(np.max(scored.expected_sd("score", score)))
+        # A replaced row may leave one class and join another, which moves two counts.
         moved = math.sqrt(2.0 if sums.neighbors == "replace-one" else 1.0)
         return PublicFacts(
             n_rows=n_rows,
             n_classes=len(self._levels),
             mu=moved / count_sd if count_sd else math.inf,
             signal=n_rows / sd if sd else math.inf,
+            # The right rows of a table are the sum of its diagonal.
             score_sd=score_sd * (math.sqrt(len(self._levels)) if self._by_table else 1.0),
             n_columns=len(layout.names),
             lines=2 * sum(column.is_number for column in layout.schema.columns) >= len(layout.names),
@@ -320,30 +322,13 @@ class PrivateClassifier(AdditiveModel):
         *,
         again: bool = False,
     ) -> Floats:
-        """Ask for the tables of all columns, set the prior, the curves and the cells; return class totals.
-
-        Parameters
-        ----------
-        schedule : BudgetSchedule
-            Shares of the promise.
-        layout : FeatureMap
-            Columns that the model reads.
-        target : str
-            Column of the labels.
-        plan : Plan
-            Queries that are asked, and the level of the grid.
-        counts : array of shape (n_classes,)
-            Noisy number of rows of each class.
-        n_rows : float
-            Number of rows, public or estimated.
-        again : bool
-            Whether the tables were asked for before; the mean of both answers is taken.
-        """
+        """Ask for the tables of all columns, set the prior, the curves and the cells; return class totals."""
         schema = schedule.sums.schema
         cells = Bins.from_features(layout, self.edges, level=plan.level)
         question = _tables_of(target, cells)
         answer = schedule.ask("tables again" if again else "tables", question)
         if again:
+            # The first tables are paid for: the mean of both answers has less noise than either.
             answer = Answer.merge(schedule.answers["tables"], answer)
         sd = float(np.max(answer.sd))
         split = question.split(np.asarray(answer.value), Curation.from_schema(schema))
@@ -429,8 +414,8 @@ def _tables_of(target: str, cells: Bins) -> Marginals:
     return Marginals([(name, target) for name in names], cells.edges_of(names))
 
 
-def _shorten_plan(schedule: BudgetSchedule, decided: Plan, asked: Plan) -> Plan:
+def _shorten_plan(schedule: BudgetSchedule, decided: Plan, planned: Plan) -> Plan:
     """Return the plan for a number of rows that was estimated, with the shares of passes left out moved."""
-    left_out = [name for name in asked.shares if name not in decided.shares]
+    left_out = [name for name in planned.shares if name not in decided.shares]
     schedule.merge(left_out, "tables")
     return decided

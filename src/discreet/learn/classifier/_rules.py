@@ -107,6 +107,8 @@ class PublicFacts:
     @property
     def affords_second_stage(self) -> bool:
         """Whether weights are worth what they cost the curves."""
+        # A gradient has many entries: its L1 sensitivity, which Laplace noise follows, far exceeds its L2
+        # one.
         if not self.gaussian or self.n_rows < ROWS_OF_A_COLUMN * self.n_columns:
             return False
         if self.n_classes == 2:
@@ -119,6 +121,7 @@ class PublicFacts:
         """Whether a few counts of right rows are precise enough to choose the weight of curves by them."""
         if not self.gaussian or math.isinf(self.mu):
             return False
+        # Shares are of mu squared, and every trial has an equal part of theirs.
         sd = math.sqrt(len(TRIED_WEIGHTS) / TRIAL_SHARE) / self.mu
         return sd <= LARGEST_TRIAL_SD * self.n_rows
 
@@ -179,6 +182,7 @@ def make_plan(facts: PublicFacts, *, wants_score: bool, count_share: float | Non
         shares |= dict.fromkeys(trial_names(), TRIAL_SHARE / len(TRIED_WEIGHTS))
     if scored:
         shares["score"] = SCORE_SHARE
+    # The signal is for the whole promise of the model, of which the first of two stages has a part.
     level = grid_level(facts.signal * math.sqrt(first / model), facts.n_classes)
     return Plan(stages, level, scored, shares)
 
@@ -246,15 +250,7 @@ def count_share_for(n_rows: float, mu: float) -> float:
 
 
 def expectation(facts: PublicFacts, privacy: Privacy) -> str:
-    """Return what to expect of the model, in words, from public facts.
-
-    Parameters
-    ----------
-    facts : PublicFacts
-        Facts on which all rules are.
-    privacy : Privacy
-        Promise of the whole model.
-    """
+    """Return what to expect of the model, in words, from public facts."""
     if math.isinf(facts.signal):
         return "Without noise, expect the effect of each column to be found."
     strength = next(f"{name} {getattr(privacy, name):g}" for name in _STRENGTHS if hasattr(privacy, name))

@@ -99,6 +99,7 @@ class StageRows:
                 left[name], slopes[name] = _subtract_line(curve, places)
                 curve = left[name]
             odds = curve.values[:, 1] - curve.values[:, 0]
+            # Scores are asked about as multiples of a step: rounded here, the query and the model agree.
             mean = float(np.rint(curve.shares @ odds * LATTICE) / LATTICE)
             odds = np.clip(np.rint((odds - mean) * LATTICE) / LATTICE, -_LARGEST_ODDS, _LARGEST_ODDS)
             variance = float(curve.shares @ odds**2)
@@ -192,13 +193,6 @@ def line_places(column: Column, edges: Sequence[float], line: tuple[float, float
 def linear_part(curves: Mapping[str, Curve], cells: Bins) -> float:
     """Return the part of all curves that lines of numbers and levels of categories explain.
 
-    Parameters
-    ----------
-    curves : mapping of str to Curve
-        Noisy curve of each column, for any number of classes.
-    cells : Bins
-        Cells of each column.
-
     Notes
     -----
     Parts are variances over the rows, added up over columns and classes. Where it is small, as on shells
@@ -265,15 +259,7 @@ class WeightQueries:
     n_rows: float
 
     def learn_odds(self, target: str, positive: Any) -> tuple[Floats, Floats]:
-        """Return the weights of curves, lines and the constant for the log-odds of two classes, and their sd.
-
-        Parameters
-        ----------
-        target : str
-            Column of the labels.
-        positive : level
-            Level of the target that counts as 1.
-        """
+        """Return the weights of curves, lines and constant for the log-odds of two classes, and their sd."""
         rows = self.rows
         # That of half of each curve, of which its line is a part.
         start = AVERAGE_WEIGHT * np.array([1.0] * len(rows.scores) + [*rows.slopes.values(), 0.0])
@@ -282,8 +268,8 @@ class WeightQueries:
         offset[-1] = math.log(self.prior[1] / self.prior[0]) / CONSTANT
 
         def query(weights: Floats) -> Aggregate:
-            asked = tuple((weights + offset).tolist())
-            return GradientSums(**rows.query_arguments, target=target, positive=positive, weights=asked)
+            total = tuple((weights + offset).tolist())
+            return GradientSums(**rows.query_arguments, target=target, positive=positive, weights=total)
 
         return self._descend(start, query)
 

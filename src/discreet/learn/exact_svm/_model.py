@@ -239,6 +239,7 @@ class RegularizedSVM(ClassifierMixin, Learner):
                 f"X of RegularizedSVM must be the {len(self.dual_coef_)} rows of its training, had {len(X)}. "
                 "Give the same rows in the same order."
             )
+        # Multipliers are never negative: the sign of a coefficient is the label.
         return self._problem(X, y), np.abs(self.dual_coef_)
 
     def _problem(self, X: Floats, y: AnyArray) -> SvmProblem:

@@ -272,6 +272,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             regularization=plan.regularization,
             smoothing=constants.smoothing,
             components=constants.components,
+            # By the row itself and centroids that are public or paid for: a row changes its own loss alone.
             proxies=None if centroids is None else _nearest_centroid(rows, embedding, centroids, codes),
             trace=float(self.trace_weight),
         )
@@ -353,6 +354,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
     def _set_matrices(self, released: Floats, embedding: Embedding, n_classes: int) -> None:
         """Set the shifted matrices, and centers, inverse covariances and offsets read from them."""
         p = embedding.dimension
+        # Centers are read from positive definite matrices; one shift for all changes no decision.
         matrices = common_shift(released.reshape(n_classes, int(self.components), p, p))
         gaussians = gaussians_in(matrices, embedding)
         one = slice(None) if self.components > 1 else 0
@@ -374,6 +376,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
         # In blocks: the squares of all rows may exceed memory.
         for block, squares in Squares(rows, keep=False):
             apart = (squares @ coordinates).reshape(-1, n_classes, components)
+            # The soft minimum over the components of a class, as in the loss.
             far[block] = apart[:, :, 0] if components == 1 else -special.logsumexp(-apart, axis=2)
         return far[:, 0] - far[:, 1] if n_classes == 2 else -far
 
@@ -472,6 +475,7 @@ def _compose_promises(
 def _nearest_centroid(rows: Floats, embedding: Embedding, centroids: Floats, codes: Ints) -> Ints:
     """Return the position of the nearest centroid of its class for each embedded row."""
     n_classes, components, d = centroids.shape
+    # Distances are those of embedded rows, which the loss is of.
     points = embedding.rows(centroids.reshape(-1, d)).reshape(n_classes, components, -1)
     gaussians = np.empty(len(rows), np.intp)
     for code in range(n_classes):

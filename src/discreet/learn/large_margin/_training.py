@@ -323,8 +323,10 @@ def minimize(problem: MarginProblem, tolerance: float, *, constrained: bool = Fa
             if constrained
             else quasi_newton(problem, tolerance, most)
         )
+        # Slower, but certain: whether a training ends well must not depend on a row.
         if result is None:
             result = _certain_steps(problem, descent, tolerance, constrained=constrained)
+    # What all matrices have in common changes no decision, and is not released.
     return problem.gather(result) if constrained else result
 
 
@@ -364,6 +366,7 @@ def quasi_newton(problem: MarginProblem, tolerance: float, most: int = MOST_STEP
 
     def near(w: Floats, gradient: Floats) -> bool:
         norm, size = float(np.linalg.norm(gradient)), float(np.linalg.norm(w))
+        # The norm is itself rounded, by a unit in the last place for each of its terms at most.
         return norm * (1 + 1e-12 + problem.size * _UNIT) + problem.gradient_error(size) <= tolerance
 
     result, reached = minimize_smooth(

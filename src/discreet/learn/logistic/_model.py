@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from scipy import special
 
-from discreet.learn.logistic.constants import LogisticConstants, Sensitivity
-from discreet.learn.logistic.problem import problem_for
+from discreet.learn.logistic.problem import LogisticConstants, Sensitivity, problem_for
 from discreet.learn.perturbation.base import choice
 from discreet.learn.perturbation.linear import LinearClassifier
 

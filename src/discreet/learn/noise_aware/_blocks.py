@@ -234,6 +234,7 @@ class Block:
         if self.is_list:
             assert self.answers is not None
             q, gap = self.answers.other, self.answers.gap
+            # One more entry, that of rows that do not show the column, says nothing about its level.
             levels = slice(raw.start, raw.start + self.levels)
             debias[place, levels] = (np.eye(self.levels) - q) / (gap * self.share)
             shown[place, levels] = 1 / self.share

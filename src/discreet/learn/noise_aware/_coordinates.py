@@ -103,6 +103,7 @@ class Coordinates:
         sampled = np.zeros(self.size, bool)
         for block in self.blocks:
             sampled[block.place] = block.is_sampled
+        # With one column in a row, no row shows two.
         both = 0.0 if m == 1 else (m / d) ** 2 * d * (d - 1) / (m * (m - 1))
         factor[np.outer(sampled, sampled)] = both
         return factor
@@ -117,6 +118,7 @@ class Coordinates:
         pairs = []
         for name, block in numbers.items():
             for other, covariance in noise_covariances(block.columns[0]):
+                # Each pair comes up in both orders, as covariances have two places in the matrix.
                 if other != name and other in numbers:
                     partner = numbers[other]
                     scale = block.scale * partner.scale
@@ -133,11 +135,6 @@ class Coordinates:
 
     def label_noise_covariance(self, label: ColumnLaw) -> Floats:
         """Return the covariance of the noise on a numeric label with that on each coordinate.
-
-        Parameters
-        ----------
-        label : ColumnLaw
-            Law of the label.
 
         Returns
         -------

@@ -174,6 +174,7 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
                 f"The target {column.name!r} of the law of NoiseAwareClassifier must depend on the true "
                 "class, and does not. Ask for a release with a larger epsilon."
             )
+        # Codes are in the order of the law, and classes in rising order, as scikit-learn has them.
         self._order = np.argsort(levels)
         self.classes_ = levels[self._order]
         return ClassLabel(answers)
@@ -182,6 +183,7 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
         """Return labels given apart as positions in the law's list; ``start`` rows came before."""
         classes = self.classes_
         kinds = {"text" if kind in "OUS" else "number" for kind in (labels.dtype.kind, classes.dtype.kind)}
+        # Between texts and numbers numpy would compare the numbers as texts.
         known = np.isin(labels, classes) if len(kinds) == 1 else np.zeros(len(labels), bool)
         if not known.all():
             line = start + int(np.argmin(known)) + 1
@@ -457,6 +459,7 @@ class NoiseAwareRidge(RegressorMixin, NoiseAwareLearner):
         self.coef_ = np.asarray(weights) * label.width
         self.intercept_ = float(total.level[0]) * label.width + label.origin
         self.center_ = total.mean
+        # A level that is never published has no spread.
         spread = np.maximum(total.spread, 1e-300)
         self.tau_ = float((estimators.ridge_widths(total, rank) / spread).mean())
 

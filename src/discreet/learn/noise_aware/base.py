@@ -212,19 +212,7 @@ class NoiseAwareLearner(Learner):
     def _batches(
         self, X: Any, labels_given: AnyArray | None, law: NoiseLaw, owner: str
     ) -> Iterator[tuple[dict[str, AnyArray], AnyArray]]:
-        """Yield features and labels of published rows, a batch at a time.
-
-        Parameters
-        ----------
-        X : matrix, frame, path, mapping or release
-            Published rows, as for :meth:`fit`.
-        labels_given : array or None
-            Labels given apart; None where they are a column of ``X``.
-        law : NoiseLaw
-            Law of the published rows.
-        owner : str
-            Name of the calling method, for error messages.
-        """
+        """Yield features and labels of published rows, a batch at a time."""
         label = law.label
         columns = law.features if labels_given is not None or label is None else (*law.features, label)
         ignored = None if label is None else label.name
@@ -254,17 +242,7 @@ class NoiseAwareLearner(Learner):
             )
 
     def _coordinates(self, X: Any, where: str, *, published: bool = False) -> Floats:
-        """Return rows to be judged as coordinates, counted from the mean of the true rows.
-
-        Parameters
-        ----------
-        X : matrix, frame, path, mapping or release
-            True rows, or further published ones.
-        where : str
-            Name of the calling method, for error messages.
-        published : bool
-            Whether the rows are published ones, which are debiased first.
-        """
+        """Return rows to be judged as coordinates, counted from the mean of the true rows."""
         check_is_fitted(self)
         owner = f"{type(self).__name__}.{where}"
         law = self.law_
@@ -286,6 +264,8 @@ class NoiseAwareLearner(Learner):
             n_rows = len(next(iter(batch.values())))
             if published:
                 raw = coordinates.encode(batch, n_rows, 0, np.float64)
+                # A cell that is not shown stays 0, and the mean of `shown` is 1: the center is taken off
+                # once.
                 parts.append(raw @ (coordinates.debias - self.center_[:, None] * coordinates.shown).T)
             else:
                 parts.append(coordinates.clean(batch, n_rows) - self.center_)
@@ -345,6 +325,7 @@ def clear_law(X: Floats, names: AnyArray | None) -> NoiseLaw:
     """Return the law of a matrix in the clear; the range of each column serves as its unit."""
     column_names = [f"x{j}" for j in range(X.shape[1])] if names is None else [str(name) for name in names]
     low, high = X.min(axis=0), X.max(axis=0)
+    # A column that is constant needs a unit too.
     high = np.where(high > low, high, low + np.maximum(1.0, np.abs(low)))
     columns = [
         ColumnLaw(name=name, lower=float(a), upper=float(b), law=Clear())

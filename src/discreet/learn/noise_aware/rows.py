@@ -266,6 +266,7 @@ def _level_codes(cells: AnyArray, column: ColumnLaw, owner: str, start: int, *, 
         order = np.argsort(known)
         places = np.clip(np.searchsorted(known[order], cells), 0, len(levels) - 1)
         codes = order[places]
+        # searchsorted gives every cell a place, also one that was not declared.
         good = known[codes] == cells
     if not good.all():
         line = start + int(np.argmin(good)) + 1

@@ -78,6 +78,7 @@ class GradientDescent:
         # tolerance >= m r: every allowed start is near enough.
         if ratio <= 2:
             return 0
+        # The last factor covers the rounding of the quotient and of the logarithm.
         return math.ceil(self.curvature / self.regularization * math.log(ratio) * (1 + 1e-9))
 
     def run(self, step: Callable[[Floats], Floats], start: Floats, tolerance: float) -> Floats:
@@ -218,6 +219,7 @@ def search_line(
     too if the whole gradient became shorter.
     """
     slope, norm = float(slope_at @ step), float(np.linalg.norm(slope_at))
+    # Refuses also a slope that is no number.
     if not slope < 0.0:
         return None
     low, low_slope, high, high_slope = 0.0, slope, math.inf, math.inf

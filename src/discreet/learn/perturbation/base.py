@@ -257,17 +257,7 @@ class PerturbedClassifier(ClassifierMixin, Learner):
     def _train(
         self, plan: TrainingPlan, problem: PerturbedProblem, what: str
     ) -> tuple[Floats, Receipt, Stream]:
-        """Return the released vector, the receipt for it and the paid score, and what draws further noise.
-
-        Parameters
-        ----------
-        plan : TrainingPlan
-            Calibrated mechanism that trains the model.
-        problem : PerturbedProblem
-            Function of the rows that the training minimizes.
-        what : str
-            Name of the model on the receipt.
-        """
+        """Return the released vector, the receipt for it and the paid score, and what draws further noise."""
         if plan.name != "exact":
             what += f" by {plan.name} perturbation"
         charged: list[tuple[Receipt, Stream]] = []
@@ -283,17 +273,7 @@ class PerturbedClassifier(ClassifierMixin, Learner):
         return released, receipt, stream
 
     def _count_score(self, X: Floats, codes: Ints, stream: Stream) -> None:
-        """Count the rows that the finished model gets right, with noise that is paid for, and set the score.
-
-        Parameters
-        ----------
-        X : array of shape (n_rows, n_features)
-            Rows of the training.
-        codes : array of shape (n_rows,)
-            Position of each row's label in ``classes_``.
-        stream : Stream
-            Source of the noise, from which that of the training was drawn before.
-        """
+        """Set the score: the rows that the finished model gets right, counted with noise that is paid for."""
         noise = self._score_noise(len(X), len(self.classes_))
         self.score_ = None
         if noise is not None:

@@ -167,6 +167,7 @@ def default_regularization(
     noise = relative_noise(constants, privacy, constants.gradient_change)
     if mechanism == "output":
         return max(least, OUTPUT_WEIGHT * noise)
+    # In this order the square of a large noise does not overflow.
     return max(least, noise * (noise / (OBJECTIVE_SMALL + constants.noise_divisor * noise)))
 
 

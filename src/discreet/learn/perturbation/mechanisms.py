@@ -279,6 +279,7 @@ class OutputPerturbation(TrainingPlan):
 
     def train(self, problem: PerturbedProblem, charge: Callable[[], Stream]) -> Floats:
         """Solve, charge, then add noise."""
+        # Solved first: a training that fails is not charged.
         exact = self.constants.minimize(problem, self.tolerance)
         return self.noise.add_to(exact, charge())
 
@@ -342,6 +343,7 @@ class ObjectivePerturbation(TrainingPlan):
             delta = term.delta(first) + output.delta(second)
             promise = spherical_promise(privacy, delta, term.total_variation + output.total_variation)
         else:
+            # The linear term has the larger part of delta, the noise on the output the rest.
             delta, total = _deltas(constants, privacy)
             mu = gaussian_mu(second, OUTPUT_DELTA * delta)
             output = GaussianVectorNoise.for_sensitivity(apart, mu, constants.size)
@@ -363,6 +365,7 @@ class ObjectivePerturbation(TrainingPlan):
 
     def train(self, problem: PerturbedProblem, charge: Callable[[], Stream]) -> Floats:
         """Charge, draw the linear term, solve, then add noise to the output."""
+        # The solver already works on drawn noise, so that it is charged for first.
         stream = charge()
         drawn, error = self.term.draw_with_error(stream)
         problem.linear_term = drawn / self.constants.rows_scale

@@ -207,6 +207,7 @@ class EnclosedEstimator(BaseEstimator, metaclass=CheckedArguments):
         state = dict(super().__getstate__())
         state.pop("_origin", None)
         sent: Enclosure | None = state.pop("_enclosing", None)
+        # It may be pickled for a worker process, whose stack has neither the pipeline nor the search.
         if _is_pool_thread() and self._keeps_promise():
             found = find_enclosing(self)
             if any(found):
@@ -236,6 +237,7 @@ def find_enclosing(learner: Any) -> Enclosure:
     refusal = repeating = noiseless = ""
     for frame in _frames():
         container = _container(frame)
+        # Wrappers fit clones, which share the origin of the estimator that they were made from.
         if container is None or not any(_holds(container, learner, same) for same in (_is_itself, _is_copy)):
             continue
         if _is_model_selection(frame):
@@ -244,6 +246,7 @@ def find_enclosing(learner: Any) -> Enclosure:
         kinds = names_in_sklearn(container)
         if kinds & {"Pipeline", "TransformedTargetRegressor"}:
             refusal = refusal or _refusal(container, learner)
+        # Frames come innermost first, so that the outermost wrapper is the last to write its name.
         for kind in kinds & REPEATING.keys():
             repeating = type(container).__name__ if REPEATING[kind](container) else repeating
         for kind in kinds & NOISELESS.keys():
@@ -343,6 +346,7 @@ def _module(frame: FrameType) -> str:
 
 def _is_model_selection(frame: FrameType) -> bool:
     names = frame.f_code.co_varnames
+    # A function such as cross_val_score, and not the method of a search.
     return _module(frame).startswith("sklearn.model_selection") and names[:1] != ("self",)
 
 

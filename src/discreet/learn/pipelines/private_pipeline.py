@@ -83,8 +83,8 @@ class PrivatePipeline(Pipeline):
             return (total.promise(),)
         except PromiseError:
             # Kinds of noise differ: they are one promise only at a delta, of which those asked for add up.
-            asked = sum(getattr(learner.privacy, "delta", 0.0) for learner in learners)
-            return (total.promise(asked or _LEAST_DELTA),)
+            delta = sum(getattr(learner.privacy, "delta", 0.0) for learner in learners)
+            return (total.promise(delta or _LEAST_DELTA),)
 
 
 def private_pipeline(*steps: Any) -> PrivatePipeline:

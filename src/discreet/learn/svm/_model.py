@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from discreet.learn.perturbation.linear import LinearClassifier
-from discreet.learn.svm.constants import SvmConstants
 from discreet.learn.svm.loss import DEFAULT_SMOOTHING, SMOOTHING
-from discreet.learn.svm.problem import HingeProblem
+from discreet.learn.svm.problem import HingeProblem, SvmConstants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

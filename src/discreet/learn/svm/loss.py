@@ -93,6 +93,7 @@ def largest_norm(regularization: float, smoothing: float, norm_bound: float = 1.
     free = math.sqrt(largest_gain(smoothing) / regularization)
     if norm_bound * free >= best_margin(smoothing):
         return free
+    # The root of L r = R phi(R r) where phi falls; where it is 1, the root is R / L.
     in_the_band = norm_bound * (1 + smoothing) / (2 * smoothing * regularization + norm_bound**2)
     return min(norm_bound / regularization, in_the_band)
 
@@ -131,6 +132,7 @@ def regularization_for_jacobian(n_classes: int, smoothing: float, cost: float, n
     docs/explanation/theorems/svm-objective.md
     """
     each = cost / n_scores(n_classes)
+    # Rounded down before it is inverted, so that the result is large enough; expm1 overflows from 710 on.
     return 1 / (2 * smoothing * n_rows * math.expm1(min(each / _UP, 700.0))) * _UP
 
 
