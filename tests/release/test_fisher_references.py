@@ -15,7 +15,6 @@ from discreet.privacy.sensitivity import linear_box_diameter
 from discreet.release import GaussianRelease
 from discreet.release.gaussian import (
     GaussianNumbers,
-    clamped_information,
     informed_error,
     printed_epsilon,
     trace_bounds,
@@ -149,16 +148,6 @@ def test_a_diagonal_matrix_needs_no_search() -> None:
 def test_the_bound_for_everyone_is_the_reference(sd: float) -> None:
     bound = trace_bounds(np.array([sd**2]), np.ones(1), np.ones(1)).anyone
     assert bound == pytest.approx({0.2: 0.015509, 1.0: 0.024705}[sd], abs=5e-7)
-
-
-@pytest.mark.parametrize(
-    ("sd", "value", "information"),
-    [(0.5, 0.0, 3.262840), (0.5, 0.5, 3.747297), (1.0, 0.0, 0.786722), (1.0, 0.5, 0.834327)],
-)
-def test_clamping_tells_less_than_the_sum(sd: float, value: float, information: float) -> None:
-    found = clamped_information(sd, value, 0.0, 1.0)
-    assert found == pytest.approx(information, abs=5e-7)
-    assert found < 1 / sd**2
 
 
 def test_the_printed_epsilon_is_shown_and_is_no_guarantee() -> None:

@@ -15,7 +15,7 @@ from discreet.audit.channel import build_channel
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import BoxDensity, Stream, product_density
 from discreet.noise_law import JointBoundedLaw
-from discreet.noise_law._kinds import law_from_dict
+from discreet.noise_law._table import law_from_dict
 from discreet.privacy import NoPromise, floors
 from discreet.release._bounded_numbers import JointBoundedNumbers, uniform_mean_square
 from discreet.release.mechanism import uniform_prior

@@ -24,7 +24,7 @@ from discreet.query.intervals import (
     two_sided_width,
 )
 from discreet.release.statistics import TableStatistics, _estimates
-from discreet.release.statistics._column_counts import cell_ends
+from discreet.release.statistics._published_counts import cell_ends
 from discreet.release.synthetic import SyntheticRelease
 from tests.release.redrawn_tables import CELLS, N_ROWS, SCHEMA, covered, redraw, true_rows
 

@@ -171,11 +171,11 @@ class BoundedDensity:
         """Legendre coefficients of the distribution function."""
         return np.asarray(legendre.legint(legendre.legmul(self._series, self._series), lbnd=-1))
 
-    def _moment(self, power: int) -> float:
-        """Return ``E n**power``, by a Gauss-Legendre rule that is exact for powers up to 5."""
+    def _moment(self, power: int, about: float = 0.0) -> float:
+        """Return ``E (n - about)**power``, by a Gauss-Legendre rule that is exact for powers up to 5."""
         x, w = legendre_rule(self._series.size + 2)
         n = 0.5 * (self.support[0] + self.support[1]) + self._half * x
-        return float(np.sum(w * legendre.legval(x, self._series) ** 2 * n**power))
+        return float(np.sum(w * legendre.legval(x, self._series) ** 2 * (n - about) ** power))
 
     def _unit_coordinates(self, n: Floats) -> Floats:
         """Return the coordinates of ``n`` in [-1, 1], clipped to it."""
@@ -259,9 +259,7 @@ class BoundedDensity:
     @cached_property
     def variance(self) -> float:
         """Second central moment."""
-        x, w = legendre_rule(self._series.size + 2)
-        n = 0.5 * (self.support[0] + self.support[1]) + self._half * x
-        return float(np.sum(w * legendre.legval(x, self._series) ** 2 * (n - self.mean) ** 2))
+        return self._moment(2, about=self.mean)
 
     @cached_property
     def fisher_information(self) -> float:

@@ -28,6 +28,16 @@ def product(left: Floats, right: Floats) -> Floats:
     return np.asarray(np.einsum("ij,j->i" if right.ndim == 1 else "ij,jk->ik", left, right))
 
 
+def round_to_bits(values: Floats, bits: int) -> Floats:
+    """Return numbers rounded to so many bits of the largest, so that what all processors compute agrees.
+
+    The last digits of a result depend on the order in which a processor adds; what follows must not.
+    """
+    largest = float(np.max(np.abs(values), initial=0.0))
+    grid = math.ldexp(1.0, math.frexp(largest)[1] - bits)
+    return np.asarray(np.rint(values / grid) * grid)
+
+
 def norm(values: Floats) -> float:
     """Return the square root of the sum of squares of all entries."""
     flat = np.asarray(values, np.float64).reshape(-1)

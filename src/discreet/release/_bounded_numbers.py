@@ -71,6 +71,7 @@ class InRangeNumbers(NumberMechanism):
 
     def promises(self, n_rows: int, rows: int, common: dict[str, Any]) -> list[Promise]:
         """Return the sum of the epsilons of the columns: pure, without total variation."""
+        # The sum is rounded once, to the nearest; the factor takes it above the exact one.
         epsilon = math.fsum(self.epsilon(c) for c in self.columns) * (1 + 2.0**-50)
         covers = tuple(c.name for c in self.columns)
         return [PureDP(epsilon=group_epsilon(epsilon, rows), covers=covers, **common)]
@@ -265,6 +266,7 @@ class JointBoundedNumbers(NumberMechanism):
         """Return the largest mass of a lattice cell of the box, times that of the other columns."""
         chance = self.box.largest_density * math.prod(self.box.step.tolist())
         for column, step in zip(self._joint, self.box.step.tolist(), strict=True):
+            # Far from 0 several lattice points may be stored as one 64-bit number.
             end = np.array(max(map(abs, self.output_range(column))))
             chance *= float(points_per_double(end, step))
         return float(min(1.0, chance)) * (1.0 if self.others is None else self.others.repeat_chance())

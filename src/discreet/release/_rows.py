@@ -173,11 +173,3 @@ def _encode_target(y: AnyArray, column: Column, n_rows: int) -> AnyArray:
             column=column.name,
         )
     return codes
-
-
-def matrix_cells(column: Column, values: AnyArray) -> AnyArray:
-    """Return encoded cells of a matrix as a table holds them."""
-    if not column.is_category:
-        return values
-    levels = np.array(column.levels, dtype=object)
-    return levels[values]

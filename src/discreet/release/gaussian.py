@@ -448,30 +448,6 @@ def trace_bounds(covariance: Floats, weights: Floats, widths: Floats) -> TraceBo
     )
 
 
-def clamped_information(sd: float, value: float, lower: float, upper: float) -> float:
-    """Return the Fisher information that Gaussian noise leaves about a value once the sum is clamped.
-
-    Never more than the ``1 / sd**2`` of the sum itself: clamping is post-processing.
-
-    Notes
-    -----
-    With ``a = (lower - value) / sd``, ``b = (upper - value) / sd`` and the normal density phi and
-    distribution function Phi, the information times ``sd**2`` is ``Phi(b) - Phi(a) + a phi(a) - b phi(b) +
-    phi(a)^2 / Phi(a) + phi(b)^2 / (1 - Phi(b))``.
-
-    Reference
-    ---------
-    docs/explanation/theorems/fisher-cramer-rao.md
-    """
-    a, b = (lower - value) / sd, (upper - value) / sd
-    below, above = scipy.special.ndtr(a), scipy.special.ndtr(-b)
-    # Clamping leaves a density inside and an atom at each end, whose information is (dP/dvalue)^2 / P.
-    at_lower, at_upper = (np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) for z in (a, b))
-    inside = (1 - below - above) + a * at_lower - b * at_upper
-    atoms = at_lower**2 / below + at_upper**2 / above
-    return float(inside + atoms) / sd**2
-
-
 def informed_error(covariance: Floats, population: Floats) -> float:
     """Return the squared error of the best linear guess that knows the covariance of the population.
 

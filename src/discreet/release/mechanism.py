@@ -296,6 +296,7 @@ class Response:
 
 def response_promise(responses: Sequence[Response], rows: int, common: dict[str, Any]) -> PureDP:
     """Return the promise for all answers of one unit, whose epsilons add up."""
+    # The sum is rounded once, to the nearest; the factor takes it above the exact one.
     epsilon = math.fsum(r.epsilon for r in responses) * (1 + 2.0**-50)
     covers = tuple(dict.fromkeys(r.name for r in responses))
     return PureDP(epsilon=group_epsilon(epsilon, rows), covers=covers, **common)

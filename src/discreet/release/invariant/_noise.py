@@ -113,6 +113,7 @@ class InvariantNoise:
         along = self._column_basis[:, :1] * np.sign(self._column_basis[:, :1].T @ (ones * weights[:, 0]))
         self._outward_move = self._scale * along.sum(axis=1)
         self.leverage = np.zeros(self.n_rows)
+        # Rounding can take the squared length of a row of the basis above 1.
         self.leverage[self._support] = np.minimum(
             1.0, np.einsum("ij,ij->i", self._row_basis, self._row_basis)
         )
@@ -165,6 +166,8 @@ class InvariantNoise:
         """
         stream = stream.spawn()
         gradient = np.zeros((self._row_basis.shape[1], self.n_columns))
+        # A first pass over the same noise adds up what it changes in the gradient; the second takes that
+        # back.
         for rows, block in self._projected_blocks(stream, only_support=True):
             gradient += self._gradient_change(rows, block)
         blocks = self._corrected_blocks(stream, gradient)

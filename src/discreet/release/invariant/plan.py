@@ -192,6 +192,7 @@ class Exposure:
             leverage=noise.leverage,
             leaned_on=leaned_on,
             unbiased_bound=bound,
+            # Who knows all other rows solves C'W = 0 for the noise of this one.
             informed_bound=np.where(leaned_on, 0.0, bound),
             n_directions=noise.n_directions,
             residual=solution.residual,

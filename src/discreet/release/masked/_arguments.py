@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from discreet.arguments import promise_hint
 from discreet.errors import DataError, ParameterError, PromiseError
-from discreet.learn.arguments import check_finite
+from discreet.learn.arguments import check_finite, is_number
 from discreet.learn.svm import SMOOTHING
 from discreet.privacy import NoPromise
 from discreet.schema import Column, Schema
@@ -163,12 +162,6 @@ def plain_label(label: Any) -> Any:
     return int(label) if isinstance(label, float) and label.is_integer() else label
 
 
-def is_finite_number(value: Any) -> bool:
-    """Return whether a value is a finite number, and no bool."""
-    plain = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return plain and math.isfinite(value)
-
-
 def check_parameters(method: MaskedRelease) -> None:
     """Raise if a parameter of a masked release is out of its domain, or contradicts another one."""
     where = type(method).__name__
@@ -199,7 +192,7 @@ def check_parameters(method: MaskedRelease) -> None:
         ("norm_bound", method.norm_bound),
         ("radius", method.radius),
     ):
-        if value is not None and not (is_finite_number(value) and value > 0):
+        if value is not None and not (is_number(value) and value > 0):
             raise ParameterError(f"{name} of {where} must be a finite number above 0, was {value!r}.")
     if method.n_records is not None and not (
         isinstance(method.n_records, int | np.integer)
@@ -209,7 +202,7 @@ def check_parameters(method: MaskedRelease) -> None:
         raise ParameterError(
             f"n_records of {where} must be a whole number of at least 1, was {method.n_records!r}."
         )
-    if not (is_finite_number(method.count_share) and 0 < method.count_share < 1):
+    if not (is_number(method.count_share) and 0 < method.count_share < 1):
         raise ParameterError(
             f"count_share of {where} must be a number above 0 and below 1, was {method.count_share!r}. It "
             "is the part of epsilon that noisy counts get."

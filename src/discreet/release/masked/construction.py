@@ -157,6 +157,7 @@ def make_mask(task: Task, stream: Stream) -> Mask:
     docs/explanation/theorems/masked-existence.md
     """
     if len(task.weights) > 1 and task.loss.zero_sum:
+        # A softmax does not see what all classes have in common, and the penalty takes it to 0.
         task = replace(task, weights=task.weights - task.weights.mean(axis=0))
     requested_norm, first = norm(task.weights), task
     task = _apply_existence_bound(task)
@@ -199,6 +200,7 @@ def _settle_intercept(task: Task, codes: Ints) -> Task:
     inner = task.weights[:, :-1]
     room = math.sqrt(max(task.radius**2 - task.constant**2, 0.0))
     origin = _origin_mask(task, codes).weights[:, -1:]
+    # The constant coordinate leaves this much of the radius to all others.
     across = room * np.sqrt(np.einsum("ij,ij->i", inner, inner))
     if np.max(across + task.constant * np.abs(origin[:, 0])) >= task.loss.flat_margin:
         return task

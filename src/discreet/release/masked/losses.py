@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import scipy
 
-from discreet.learn.logistic.constants import LogisticConstants
-from discreet.learn.logistic.problem import SoftmaxProblem, problem_for
+from discreet.learn.logistic.problem import LogisticConstants, SoftmaxProblem, problem_for
 from discreet.learn.logistic.sensitivity import largest_gain, largest_norm
 from discreet.learn.perturbation.noise import zero_sum_basis
 from discreet.learn.svm import loss as svm
-from discreet.learn.svm.constants import SvmConstants
-from discreet.learn.svm.problem import HingeProblem
+from discreet.learn.svm.problem import HingeProblem, SvmConstants
 from discreet.noise.linear_algebra import norm, product
 
 if TYPE_CHECKING:

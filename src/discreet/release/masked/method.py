@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet._types import AnyArray, Bools, Floats
-    from discreet.learn.logistic.constants import Sensitivity
+    from discreet.learn.logistic.problem import Sensitivity
     from discreet.learn.perturbation.mean_loss_constants import LinearMechanism
     from discreet.ledger import Ledger
     from discreet.noise import Stream

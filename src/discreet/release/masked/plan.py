@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from discreet.noise.linear_algebra import round_to_bits
 from discreet.noise_law import Clear, MaskedLabelLaw, MaskedLaw, MaskedSvmLaw
 from discreet.privacy import NoPromise, Promise
 from discreet.release.masked._equations import label_shares
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from discreet.schema import Column
 
 Labels = Literal["prior", "noisy_counts", "true"]
+_WEIGHT_BITS = 24
+"""Binary digits to which released weights are rounded, so that all processors make the same points."""
 _SLACK = 1 + 1e-9
 """Factor that allows for rounding where a published norm is compared with the radius."""
 
@@ -248,7 +250,7 @@ class MaskedPlan(ReleasePlan):
         # The mean is over the public number of rows, also where rows of a unit were left out.
         if not sample:
             problem.n_rows = max(self.n_rows, len(codes))
-        return _round_weights(problem.weights(self.training.train(problem, stream.spawn)))
+        return round_to_bits(problem.weights(self.training.train(problem, stream.spawn)), _WEIGHT_BITS)
 
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
         """Train the private classifier and return the published table, whose rows belong to no person."""
@@ -354,17 +356,6 @@ class MaskedPlan(ReleasePlan):
         if least <= n_published <= most:
             return None
         return "The number of rows published is not the one that the method makes."
-
-
-def _round_weights(weights: Floats) -> Floats:
-    """Return released weights rounded to 24 bits of the largest, so that all processors agree.
-
-    The last digits of a trained model depend on the order in which a processor adds; those of its points must
-    not.
-    """
-    largest = float(np.max(np.abs(weights), initial=0.0))
-    grid = math.ldexp(1.0, math.frexp(largest)[1] - 24)
-    return np.asarray(np.rint(weights / grid) * grid)
 
 
 def _merge(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:

@@ -15,8 +15,7 @@ import numpy as np
 
 from discreet.query.intervals import LEVEL, NoisyRatio, ResultInterval, one_sided_width, two_sided_width
 from discreet.query.language.cell_masks import condition_columns, subject_columns
-from discreet.release.statistics._column_counts import cell_ends
-from discreet.release.statistics._published_counts import match_cells, maximal_subsets
+from discreet.release.statistics._published_counts import cell_ends, match_cells, maximal_subsets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +24,12 @@ if TYPE_CHECKING:
     from discreet.query.aggregates.histogram import Axis
     from discreet.query.calibration import Law
     from discreet.query.language import Expression
-    from discreet.release.statistics._column_counts import ColumnCounts
-    from discreet.release.statistics._published_counts import CountTable, PublishedCounts, ScoredPair
+    from discreet.release.statistics._published_counts import (
+        ColumnCounts,
+        CountTable,
+        PublishedCounts,
+        ScoredPair,
+    )
 
 _PARTS = 16  # the share of rows in a group is rounded down to parts of this many
 _EXACT = 1e-12  # variance of the number of rows, relative to all noise, that is due to rounding
@@ -104,13 +107,7 @@ class GroupCounts:
     width: float
 
     def sums(self, shift: float) -> MeanSums:
-        """Return the sums of all groups.
-
-        Parameters
-        ----------
-        shift : float
-            Constant that is subtracted from all values.
-        """
+        """Return the sums of all groups."""
         low, high = (end - shift for end in cell_ends(self.axis))
         middle = (low + high) / 2 if self.own is None else self.own.representatives(self.axis) - shift
         # Of values with the opposite sign, the lower bound is less the upper one.
@@ -178,13 +175,6 @@ def correlate(
 ) -> tuple[float, float, float] | None:
     """Return the correlation of two columns and the ends of its interval; None where no table has both.
 
-    Parameters
-    ----------
-    counts : PublishedCounts
-        Noisy counts of a release.
-    columns : tuple of two ColumnCounts
-        Counts of the two columns in their finest cells.
-
     Notes
     -----
     Let ``A`` and ``B`` be the columns with a number for each cell in place of what is inside. With ``a`` and
@@ -221,6 +211,7 @@ def correlate(
         np.array((below * values).sum()),
         *(np.array((a * b * variances).sum()) for a, b in sums),
     )
+    # The union bound: a small part of the error for each of the two angles, the rest for the quotient.
     error = 1 - LEVEL
     lower, upper = (
         float(end) for end in ratio.ends(two_sided_width(counts.law, 1 - error * (1 - 2 * _SPARE)))
@@ -231,6 +222,7 @@ def correlate(
         if axis is not None
     )
     value = float(np.clip(ratio.above / ratio.below, -1, 1)) if ratio.below > 0 else math.nan
+    # The cosine falls, so that the upper end is the smaller angle; what is inside cells may widen both.
     ends = [math.acos(min(max(end, -1.0), 1.0)) for end in (upper, lower)]
     lower, upper = math.cos(min(ends[1] + angle, math.pi)), math.cos(max(ends[0] - angle, 0.0))
     return min(max(value, lower), upper), lower, upper
@@ -349,6 +341,7 @@ def _side_sums(
 def _merge_sums(tables: Sequence[CountTable], where: Expression, side: int) -> tuple[float, float]:
     """Return the mean of the tables' sums, weighted by precision, and its standard deviation."""
     masks = [table.mask(where)[side] for table in tables]
+    # The variance of a sum grows with the number of its cells.
     precisions = np.array([1 / (t.sd**2 * max(int(m.sum()), 1)) for t, m in zip(tables, masks, strict=True)])
     values = np.array([float(t.values[m].sum()) for t, m in zip(tables, masks, strict=True)])
     total = precisions.sum()

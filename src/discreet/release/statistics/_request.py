@@ -109,17 +109,7 @@ def read_request(
 
 
 def write_statistic(schema: Schema, kind: str, columns: tuple[str, ...]) -> str:
-    """Return a statistic as the text of a query; refuses what is no number or no condition.
-
-    Parameters
-    ----------
-    schema : Schema
-        Declaration of the table.
-    kind : {"count", "mean", "proportion"}
-        Kind of the statistic.
-    columns : tuple of str
-        Column of a mean, or condition of a proportion; empty for a count.
-    """
+    """Return a statistic as the text of a query; refuses what is no number or no condition."""
     if kind == "count":
         return kind
     if kind == "mean":
@@ -134,15 +124,7 @@ def write_statistic(schema: Schema, kind: str, columns: tuple[str, ...]) -> str:
 
 
 def check_number(schema: Schema, name: str) -> str:
-    """Return the name of a column of numbers; refuses any other.
-
-    Parameters
-    ----------
-    schema : Schema
-        Declaration of the table.
-    name : str
-        Name of the column.
-    """
+    """Return the name of a column of numbers; refuses any other."""
     column = Curation.from_schema(schema).column(name)
     if column.is_category and not all(isinstance(level, int | None) for level in column.levels):
         raise ParameterError(

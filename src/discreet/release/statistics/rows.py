@@ -299,8 +299,11 @@ class RowStatistics(ReleaseStatistics):
         codes = [unit.codes(self._rows, axes) for unit in units]
         shown = np.all([code < size for code, size in zip(codes, sizes, strict=True)], axis=0)
         places = tuple(np.where(shown, code, 0) for code in codes)
+        # A row that does not show all of the columns counts 0, any other one over the chance of being shown.
         factor = shown / _inclusion([unit.law for unit in units])
         found = []
+        # The square too: the variance of a sum of estimates is the sum of their squares less that of the true
+        # ones.
         for table in (function, function * function):
             inverse = table.reshape(sizes)
             for axis, (unit, size) in enumerate(zip(units, sizes, strict=True)):

@@ -26,7 +26,6 @@ from discreet.query.language.lexer import write_name
 from discreet.query.language.query import build_query
 from discreet.query.result_cells import ResultCell, ResultColumn
 from discreet.query.text_query import preview_query
-from discreet.release.statistics._column_counts import ColumnCounts
 from discreet.release.statistics._estimates import (
     GroupCounts,
     MeanSums,
@@ -36,7 +35,7 @@ from discreet.release.statistics._estimates import (
     find_fine,
     sum_column,
 )
-from discreet.release.statistics._published_counts import CountEstimate, PublishedCounts
+from discreet.release.statistics._published_counts import ColumnCounts, CountEstimate, PublishedCounts
 from discreet.release.statistics._request import (
     StatisticRequest,
     cell_edges,

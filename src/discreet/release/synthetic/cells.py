@@ -123,9 +123,10 @@ class ColumnCells:
             for level, cell in zip(column.levels, self.groups, strict=True):
                 merged[cell].append(level)
             return [levels[0] if len(levels) == 1 else levels for levels in merged]
-        ends: list[Any] = [list(ends) for ends in self.intervals(self.fine if fine else self.edges)]
+        points: list[Any] = [column.range[0], *(self.fine if fine else self.edges), column.range[1]]
         if column.is_calendar:
-            ends = [[str(column.moment(end)) for end in pair] for pair in ends]
+            points = [str(column.moment(point)) for point in points]
+        ends: list[Any] = [list(pair) for pair in itertools.pairwise(points)]
         return ends if column.required else [*ends, None]
 
     def settle(self, counts: Floats | None, sd: float, n: float) -> ColumnCells:

@@ -17,10 +17,10 @@ from discreet.query.curation import Curation
 from discreet.query.engines import kernel_engine_for
 from discreet.query.execution import QueryExecutor
 from discreet.query.unit_rows import check_matrix_allowed
-from discreet.release._rows import is_matrix, matrix_cells, read_matrix
+from discreet.release._rows import is_matrix, read_matrix
 from discreet.release.base import ALWAYS_OPEN, ReleaseMethod, collect_parameters
 from discreet.release.keystream import sampling_stream
-from discreet.release.publication import Publication, published_fields
+from discreet.release.publication import Publication, decode_cells, published_fields
 from discreet.release.synthetic.cells import plain_edges
 from discreet.release.synthetic.columns import SyntheticTable
 from discreet.release.synthetic.plan import (
@@ -231,11 +231,11 @@ class SyntheticRelease(ReleaseMethod):
                 f"{self.n_records!r}. Have them made up like the others with keep_public=False."
             )
         # The sampler's share of delta grows with the number of questions.
-        asked = BudgetSplit(self.privacy, plan.shares, unit=schema.unit, neighbors=schema.neighbors)
+        split = BudgetSplit(self.privacy, plan.shares, unit=schema.unit, neighbors=schema.neighbors)
         if not plan.public:
-            return asked.whole, plan
+            return split.whole, plan
         covers = tuple(column.name for column in schema.released if column.name not in plan.public)
-        return dataclasses.replace(asked.whole, covers=covers), plan
+        return dataclasses.replace(split.whole, covers=covers), plan
 
     def release(self, X: Any, y: AnyArray | None = None, *, shuffle: bool | None = None) -> SyntheticTable:
         """Make a table from rows in memory or in a file: plan, charge and ask, then draw.
@@ -254,7 +254,7 @@ class SyntheticRelease(ReleaseMethod):
         if is_matrix(X):
             check_matrix_allowed(schema, "X of SyntheticRelease.release")
             schema, rows = read_matrix(np.asarray(X), y, schema)
-            source = {name: matrix_cells(schema.column(name), values) for name, values in rows.items()}
+            source = {name: decode_cells(schema.column(name), values) for name, values in rows.items()}
         elif y is not None:
             raise ParameterError(
                 "y of SyntheticRelease.release must be left out unless X is a matrix. A table holds its "

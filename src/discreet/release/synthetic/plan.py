@@ -170,13 +170,13 @@ def _check_cells(cells: Sequence[ColumnCells], n_rows: int | None, notes: list[s
     for one in cells:
         if n_rows is None or one.is_cut or one.size <= n_rows:
             continue
-        told = f"{one.name!r} has {one.size:,} cells, and the table has {n_rows:,} rows"
+        sizes = f"{one.name!r} has {one.size:,} cells, and the table has {n_rows:,} rows"
         if not one.column.is_category and not anyway:
             raise ParameterError(
-                f"cells of SyntheticRelease must be fewer than the rows, and {told}: most would be empty. "
+                f"cells of SyntheticRelease must be fewer than the rows, and {sizes}: most would be empty. "
                 "Nothing was charged. Declare fewer cells, or leave them out; anyway=True (--anyway) goes on."
             )
-        notes.append(f"{told}: levels that are not seen often enough are drawn alike.")
+        notes.append(f"{sizes}: levels that are not seen often enough are drawn alike.")
 
 
 def _choose_target(
@@ -276,14 +276,14 @@ def _split_promise(
         )
         score_sd = None
     if score_sd is None:
-        asked = ["fine", "one"]
+        names = ["fine", "one"]
     elif error is not None and error >= ONE_ROUND:
         notes.append("At this promise there is no second round of tables.")
         shares["tables"] += shares["scores again"] + shares["more tables"]
-        asked = ["fine", "one", "scores", "tables"]
+        names = ["fine", "one", "scores", "tables"]
     else:
-        asked = list(SHARES)
-    return _normalize({name: shares[name] for name in asked if name in shares}), score_sd
+        names = list(SHARES)
+    return _normalize({name: shares[name] for name in names if name in shares}), score_sd
 
 
 def _note_laplace(

@@ -114,6 +114,7 @@ def _equal_mass(mass: Floats, groups: int) -> Ints:
         mass, total = np.ones(len(mass)), float(len(mass))
     middle = np.cumsum(mass) - mass / 2
     group = np.minimum((middle * groups / total).astype(np.int64), groups - 1)
+    # A cell with much mass passes over groups, which are numbered without gaps.
     steps = np.diff(group, prepend=group[:1]) > 0
     return np.cumsum(steps)
 

@@ -110,6 +110,7 @@ class Questions:
         self._curation = Curation.from_schema(sums.schema)
         self._sums = sums
         self._record: list[dict[str, Any]] = []
+        self._hashed: list[str] = []
         self.receipts: tuple[Receipt, ...] = ()
 
     @property
@@ -249,8 +250,11 @@ class Questions:
 
     def digest(self) -> str:
         """Return the SHA-256, in hexadecimal, of the questions so far with their answers."""
-        parts = [[one[key] for key in ("name", "question", "values", "sd")] for one in self._record]
-        return hashlib.sha256(canonical([_KIND, parts]).encode()).hexdigest()
+        # Asked for several times, while questions are added.
+        for one in self._record[len(self._hashed) :]:
+            self._hashed.append(canonical([one[key] for key in ("name", "question", "values", "sd")]))
+        text = f"[{canonical(_KIND)},[{','.join(self._hashed)}]]"
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the questions with their answers as plain JSON values, from which rows can be made again."""

@@ -135,6 +135,7 @@ def find_tree(
     joined : collection of int
         Columns that are known together, so that a tree may hold only one of them.
     """
+    # Columns that are known together begin as one group: an edge inside it would close a circle.
     group = [min(joined) if column in joined else column for column in range(columns)]
     edges = []
     # Kruskal's algorithm. Of equal dependences the first pair is taken: strangers must find the same tree.
@@ -268,6 +269,7 @@ def _choose_prefix(
     ranked = sorted(dependence, key=lambda pair: (-dependence[pair] / weights[pair], pair))
     losses = {pair: loss * max(dependence[pair], 0.0) for pair in ranked}
     everything = add_up(losses[pair] for pair in ranked)
+    # All prefixes are compared: the error can rise with one pair and fall with the next.
     best, error = 0, budget.error(base, share) + everything
     weight, lost, used = base, everything, 0
     kept: list[Pair] = []

@@ -266,17 +266,17 @@ class _Rounds:
             for table in self._one_way_tables():
                 if all(column in self._plan.public for column in table):
                     known[table] = self._public.count_cells([self._cells[column] for column in table])
-        asked = [
+        weighted = [
             (table, weight)
             for table, weight in zip(self._one_way_tables(), weights, strict=True)
             if table not in known
         ]
-        asked += list(zip(tables, more, strict=True))
+        weighted += list(zip(tables, more, strict=True))
         answers = self._questions.ask_tables(
             name,
-            [table for table, _ in asked],
+            [table for table, _ in weighted],
             self._cells,
-            self._budget.precisions([weight for _, weight in asked]),
+            self._budget.precisions([weight for _, weight in weighted]),
         )
         further = len(answers) - len(tables)
         known |= {table.columns: table for table in answers[:further]}

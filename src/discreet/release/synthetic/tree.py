@@ -79,10 +79,12 @@ def estimate_one_way(
     noisy = [by_class(table, has_target) for table in tables]
     sums = [add_along(values, 1) for values in noisy]
     variances = [max(t.sd * t.sd * v.shape[1], _LEAST_VARIANCE) for t, v in zip(tables, noisy, strict=True)]
+    # Every table counts all rows by class: its margins are averaged with those of the others, by precision.
     mean = add_along(np.array([s / v for s, v in zip(sums, variances, strict=True)]), 0)
     classes = project(mean / add_up(1 / v for v in variances), n)
     columns = []
     for table, values, total, is_ordered in zip(tables, noisy, sums, ordered, strict=True):
+        # The least-squares fit to given totals moves all cells of a class alike, as their noise is alike.
         shifted = values + ((classes - total) / values.shape[1])[:, None]
         margin = project(add_along(shifted, 0), n)
         if not has_target:
