@@ -389,15 +389,6 @@ def _equal_share(
 ) -> tuple[float | None, str]:
     """Return the share of true rows with the score of the release, or None and the reason.
 
-    Parameters
-    ----------
-    curve : list of (float, float)
-        Shares of the true rows and the scores of their models.
-    released : float or None
-        Score of the model trained on the release.
-    tolerance : float
-        Difference of scores that chance explains.
-
     Notes
     -----
     The curve is made monotone by isotonic regression and interpolated linearly in the logarithm of the share.

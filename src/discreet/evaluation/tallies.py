@@ -147,15 +147,7 @@ class PairedSample:
         self._choose(rows, published, self._stream.words(n))
 
     def _choose(self, rows: Encoded, published: Encoded, words: Words) -> None:
-        """Keep the rows with the smallest words, among the sample and a batch.
-
-        Parameters
-        ----------
-        rows, published : mapping of str to array
-            True and published rows of the batch.
-        words : array of uint64
-            Random word of each row of the batch.
-        """
+        """Keep the rows with the smallest words, among the sample and a batch."""
         room = min(self._capacity - self._held, len(words))
         if room:
             # Free slots are filled whatever the words: they compete only for a full sample.
@@ -174,8 +166,8 @@ class PairedSample:
         if self._others is not None:
             passes = np.ones(len(words), np.bool_)
             passes[:room] = passes[comes] = False
-            gone = self._kept[1]
-            self._others({n: np.concatenate([gone[n][slots], published[n][passes]]) for n in self._names})
+            earlier = self._kept[1]
+            self._others({n: np.concatenate([earlier[n][slots], published[n][passes]]) for n in self._names})
         self._store(slots, comes, rows, published, words)
 
     def _store(self, slots: Ints, places: Ints, rows: Encoded, published: Encoded, words: Words) -> None:

@@ -304,21 +304,7 @@ def compare_rows(pairs: PairedSample, plan: ReleasePlan) -> dict[str, Any]:
 def compare_tables(
     method: SyntheticRelease, source: Any, schema: Schema, plan: ReleasePlan, path: Path
 ) -> dict[str, Any]:
-    """Return how far a synthetic table is from the rows it was made from, by the names that findings give it.
-
-    Parameters
-    ----------
-    method : SyntheticRelease
-        Method that has just made the table.
-    source : Any
-        Table that it was made from.
-    schema : Schema
-        Schema that declares the columns of the table.
-    plan : ReleasePlan
-        Plan of the release, with the schema and the types of the file.
-    path : Path
-        File of data of the release.
-    """
+    """Return how far a synthetic table is from the rows it was made from, by the names in findings."""
     tally = TableTally(schema, read_tables(method.tables_, method.model_, plan.notes))
     with open_table(source, schema=schema) as table:
         tally.add_true(table.batches(schema))

@@ -99,14 +99,8 @@ class QuerySession:
 
     Parameters
     ----------
-    source : path, URL, frame or "demo:census"
-        Table as :func:`discreet.tables.open_table` reads it, or a bundled one.
-    schema : Schema or path, optional
-        Schema that declares the columns. None: the file ``*.schema.yaml`` beside the table.
-    ledger : Ledger, path, URL, False or None
-        Ledger that is charged. None: the file beside the table, as for a release. False: nothing is counted.
-    new_ledger : bool
-        Whether a table that is known to another ledger may be charged to this one all the same.
+    source, schema, ledger, new_ledger
+        As for :func:`read`.
 
     Attributes
     ----------
@@ -391,16 +385,10 @@ def query_table(
 
     Parameters
     ----------
-    source : path, URL, frame or "demo:census"
-        Table as :func:`discreet.tables.open_table` reads it, or a bundled one.
+    source, schema, ledger, new_ledger
+        As for :func:`read`.
     question : str
         Text of the query, as :func:`~discreet.query.language.query.parse_query` reads it.
-    schema : Schema or path, optional
-        Schema that declares the columns. None: the file ``*.schema.yaml`` beside the table.
-    ledger : Ledger, path, URL, False or None
-        Ledger that is charged. None: the file beside the table, as for a release. False: nothing is counted.
-    new_ledger : bool
-        Whether a table that is known to another ledger may be charged to this one all the same.
     privacy, sd, refines
         As for :func:`run_query`.
 

@@ -109,12 +109,13 @@ def make_learner(
         learner._pack(option, getattr(learner, option), {})
     if predicts_target(learner) and schema.target is None:
         raise ParameterError(
-            f"target of the model {name} must be a column, and none is declared. Give --target COLUMN."
+            f"target of the model {name} must be a column, and none is declared. Name one (--target COLUMN "
+            "on the command line)."
         )
     if name == DEFAULT_MODEL and schema.column(str(schema.target)).is_number:
         raise ParameterError(
-            f"target of the model {name} must be a list of values, and {schema.target!r} is a number. Give "
-            "another --target, or predict the number with --model ridge."
+            f"target of the model {name} must be a list of values, and {schema.target!r} is a number. Name "
+            "another column, or predict the number with --model ridge on the command line."
         )
     if not is_on_sums(kind):
         _classes(name, schema)

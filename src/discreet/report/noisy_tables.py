@@ -173,20 +173,21 @@ def read_tables(
     counts, totals = _read_counts(tables["questions"])
     edges: dict[str, list[float]] = {}
     groups: dict[str, list[int]] = {}
-    asked: set[str] = set()
+    counted: set[str] = set()
     for one in tables["questions"]:
         question = one["question"]
         if one["name"] != "fine":
             edges |= question["edges"]
             groups |= question.get("groups", {})
-            asked |= set(itertools.chain(*(question.get("tables") or question["pairs"])))
+            counted |= set(itertools.chain(*(question.get("tables") or question["pairs"])))
     strengths = {frozenset((a, b)): rows for a, b, rows in model.get("dependence", ())}
     return MeasuredTables(
         target=model["target"],
         declared_target=schema.target,
         rows=_estimate_rows(totals) if tables["rows"] is None else tables["rows"],
         columns=[
-            _describe_column(c, edges.get(c.name, []), groups.get(c.name, []), asked) for c in schema.released
+            _describe_column(c, edges.get(c.name, []), groups.get(c.name, []), counted)
+            for c in schema.released
         ],
         tables=counts,
         edges=[
@@ -226,12 +227,14 @@ def _estimate_rows(totals: Sequence[tuple[float, float]]) -> float:
     return max(total / sum(weights), 1.0) if weights else 1.0
 
 
-def _describe_column(column: Column, edges: list[float], groups: list[int], asked: set[str]) -> CountedColumn:
+def _describe_column(
+    column: Column, edges: list[float], groups: list[int], counted: set[str]
+) -> CountedColumn:
     """Return the cells of a column, from the questions that name it."""
     if column.is_category:
         merged = groups.count(max(groups)) if groups else 0
         levels = len(column.levels)
-        cells = levels - max(merged - 1, 0) if column.name in asked else 1
+        cells = levels - max(merged - 1, 0) if column.name in counted else 1
         return CountedColumn(
             column=column.name,
             cells=cells,
@@ -240,6 +243,6 @@ def _describe_column(column: Column, edges: list[float], groups: list[int], aske
             has_inside=merged > 1 or (cells == 1 < levels),
             groups=groups,
         )
-    cells = len(edges) + 1 + (not column.required) if column.name in asked else 1
+    cells = len(edges) + 1 + (not column.required) if column.name in counted else 1
     one_each = column.type != "number" and cells - (not column.required) > column.width
     return CountedColumn(column=column.name, cells=cells, has_inside=not one_each, edges=edges)

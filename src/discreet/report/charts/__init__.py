@@ -20,7 +20,7 @@ from discreet.report.charts._dependence import (
     error_bars,
     pair_heat,
 )
-from discreet.report.charts._distributions import MOST_COLUMNS, correlation_heat, ellipse_picture, histogram
+from discreet.report.charts._distributions import MOST_COLUMNS, correlation_heat, histogram
 from discreet.report.charts._effects import (
     MOST_CLASSES,
     ColumnEffect,
@@ -45,7 +45,6 @@ __all__ = [
     "dependence_tree",
     "draw_effect",
     "effect_axis",
-    "ellipse_picture",
     "error_bars",
     "error_curve",
     "histogram",

@@ -53,12 +53,12 @@ class _Frame:
         dots = [tag("circle", class_=f"dot {class_}", cx=a, cy=b, r=3) for a, b in places]
         return [path(places, class_=f"line {class_}"), *dots] if len(places) > 1 else dots
 
-    def horizontal_line(self, value: float, words: str, class_: str, *, above: bool = True) -> list[Markup]:
+    def horizontal_line(self, value: float, words: str, class_: str) -> list[Markup]:
         """Return a horizontal line with its label at the right end."""
         right, at = _WIDTH - _RIGHT, self.y(value)
         return [
             tag("line", class_=f"level-line {class_}", x1=_LEFT, x2=right, y1=at, y2=at),
-            label(words, right, at - 5 if above else at + 13, anchor="end", class_=f"tick {class_}"),
+            label(words, right, at - 5, anchor="end", class_=f"tick {class_}"),
         ]
 
     def vertical_line(self, value: float, words: str, class_: str) -> list[Markup]:

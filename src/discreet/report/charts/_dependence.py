@@ -196,13 +196,6 @@ def outline_tree(names: Sequence[str], edges: Collection[tuple[str, str]]) -> li
 
     A tree is hung at its middle, so that it is as flat as possible. Which column is the root has no meaning:
     the tables along the edges say the same either way.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names of all columns.
-    edges : collection of (str, str)
-        Pairs of columns that are joined, without cycles.
     """
     near: dict[str, list[str]] = {name: [] for name in names}
     for first, second in edges:

@@ -191,19 +191,7 @@ def _number_axis(
     places: Sequence[tuple[float, float]],
     is_free: tuple[bool, bool],
 ) -> list[Markup]:
-    """Return the axis of a number, labeled at round numbers, or at ends of intervals that are not to scale.
-
-    Parameters
-    ----------
-    effect : ColumnEffect
-        Effect that is drawn.
-    spans : sequence of EffectCell
-        Intervals of the number.
-    places : sequence of (float, float)
-        Pixels at which each interval begins and ends.
-    is_free : tuple of bool
-        Whether there is room for a label at the left and at the right end.
-    """
+    """Return the axis of a number, labeled at round numbers or at ends of intervals not to scale."""
     bottom, (left, right) = _HEIGHT - _BOTTOM, (places[0][0], places[-1][1])
     shapes = [tag("line", class_="axis", x1=left, x2=right, y1=bottom, y2=bottom)]
     x = ChartAxis(lower=spans[0].start, upper=spans[-1].end, start=left, end=right)

@@ -147,16 +147,12 @@ class ChartAxis:
         start: float,
         end: float,
         *,
-        least: float | None = None,
         margin: float = 0.08,
     ) -> ChartAxis:
         """Return an axis that covers all values, with some margin at both ends."""
         low, high = (min(values), max(values)) if values else (0.0, 1.0)
         room = (high - low) * margin or abs(high) * margin or 0.5
-        low -= room
-        if least is not None:
-            low = max(low, least)
-        return cls(lower=low, upper=high + room, start=start, end=end)
+        return cls(lower=low - room, upper=high + room, start=start, end=end)
 
     def ticks(self, count: int = 5) -> list[float]:
         """Return round numbers along the axis."""

@@ -445,7 +445,7 @@ def spending_steps(
         y = _STEPS_HEIGHT * (1 - tick / top)
         grid.append(tag("line", class_="grid", x1="0%", x2="100%", y1=y, y2=y))
         if tick:
-            ticks.append(label(as_number(tick), "0%", y - 4, class_="tick"))
+            ticks.append(label(as_number(tick), "0%", y - 4 if y > 14 else y + 12, class_="tick"))
     if shown_limit and limit is not None:
         y = _STEPS_HEIGHT * (1 - limit / top)
         grid += [

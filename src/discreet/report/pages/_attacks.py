@@ -302,13 +302,7 @@ def exposures(results: Sequence[Mapping[str, Any]]) -> list[ExposureView]:
 def error_curves(
     statement: Statement, findings: Findings, columns: Sequence[str]
 ) -> list[tuple[str, Markup]]:
-    """Return the curve of the proven error against noise, as far as the what-if grid knows it.
-
-    Parameters
-    ----------
-    columns : sequence of str
-        Columns to draw, in this order.
-    """
+    """Return the curve of the proven error against noise, as far as the what-if grid knows it."""
     grid = findings.what_if
     if len(grid) < 2:
         return []

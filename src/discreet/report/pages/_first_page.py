@@ -83,17 +83,7 @@ class FirstPage:
 
 
 def first_page(statement: Statement, risk: Risk | None, findings: Findings | None = None) -> FirstPage:
-    """Return the first page; findings add the use of the release and the attacks on real rows.
-
-    Parameters
-    ----------
-    statement : Statement
-        Public statement of the release.
-    risk : Risk or None
-        What attacks on made-up rows gain; None if none was run.
-    findings : Findings, optional
-        Findings of the curator, for the internal page alone.
-    """
+    """Return the first page; findings add the use of the release and the attacks on real rows."""
     return FirstPage(
         what=describe_table(statement),
         whom=_whom(statement, ask=findings is not None),
@@ -109,15 +99,7 @@ def first_page(statement: Statement, risk: Risk | None, findings: Findings | Non
 
 
 def model_first_page(statement: ModelStatement, uses: Sequence[SummaryTile]) -> FirstPage:
-    """Return the first page of a published model, all of which follows from its statement.
-
-    Parameters
-    ----------
-    statement : ModelStatement
-        Public statement of the model.
-    uses : sequence of SummaryTile
-        How good the model is, as far as that was paid for.
-    """
+    """Return the first page of a published model, all of which follows from its statement."""
     what = statement.what
     reads = formatting.count_noun(len(what.reads), "column")
     predicts = f"predicts {formatting.name(what.predicts)}" if what.predicts else "was trained"

@@ -160,12 +160,12 @@ def column_effects(model: PrivateClassifier, drawn: Sequence[int]) -> list[Colum
     two = len(model.classes_) == 2
     scores = scores[:, 1:] - scores[:, :1] if two else scores[:, list(drawn)]
     result, at = [], 0
-    for column, asked in zip(columns, points, strict=True):
-        mine = scores[at : at + len(asked)]
-        at += len(asked)
+    for column, own in zip(columns, points, strict=True):
+        mine = scores[at : at + len(own)]
+        at += len(own)
         shares, sd = model.curves_[column.name].shares, model.effect_sd(column.name)
         sd = sd if two else sd[:, list(drawn)]
-        first, last = _ends_of_cells(asked, mine, len(sd))
+        first, last = _ends_of_cells(own, mine, len(sd))
         middle = (first + last) / 2
         center = [math.fsum(shares * middle[:, k]) for k in range(middle.shape[1])]
         result.append(_make_effect(column, model, first - center, last - center, sd))
@@ -202,10 +202,10 @@ def _predict(
     total = sum(map(len, points))
     rows: dict[str, AnyArray] = {}
     at = 0
-    for column, asked in zip(columns, points, strict=True):
-        cells = [asked[0].value] * total
-        cells[at : at + len(asked)] = [point.value for point in asked]
-        at += len(asked)
+    for column, own in zip(columns, points, strict=True):
+        cells = [own[0].value] * total
+        cells[at : at + len(own)] = [point.value for point in own]
+        at += len(own)
         rows[column.name] = _cells(column, cells)
     asked_model = copy.copy(model)
     if model.layout_.plain:
@@ -223,12 +223,12 @@ def _cells(column: Column, values: Sequence[Any]) -> AnyArray:
     return column.moments(np.floor(numbers)) if column.is_calendar else numbers
 
 
-def _ends_of_cells(asked: Sequence[_Point], scores: Floats, n_cells: int) -> tuple[Floats, Floats]:
+def _ends_of_cells(points: Sequence[_Point], scores: Floats, n_cells: int) -> tuple[Floats, Floats]:
     """Return the scores at the first and at the last point of each cell."""
     first, last = np.zeros((n_cells, scores.shape[1])), np.zeros((n_cells, scores.shape[1]))
-    for point, score in zip(reversed(asked), reversed(scores), strict=True):
+    for point, score in zip(reversed(points), reversed(scores), strict=True):
         first[point.cell] = score
-    for point, score in zip(asked, scores, strict=True):
+    for point, score in zip(points, scores, strict=True):
         last[point.cell] = score
     return first, last
 
@@ -236,19 +236,7 @@ def _ends_of_cells(asked: Sequence[_Point], scores: Floats, n_cells: int) -> tup
 def _make_effect(
     column: Column, model: PrivateClassifier, first: Floats, last: Floats, sd: Floats
 ) -> ColumnEffect:
-    """Return the effect of one column, its cells named or with their ends.
-
-    Parameters
-    ----------
-    column : Column
-        Declared column of the effect.
-    model : PrivateClassifier
-        Fitted classifier, for the cells.
-    first, last : array of shape (n_cells, n_drawn)
-        Effect at both ends of each cell.
-    sd : array of shape (n_cells, n_drawn)
-        Standard deviation of the effect in each cell.
-    """
+    """Return the effect of one column, its cells named or with their ends."""
     if column.is_category:
         places = [(_level_text(level), 0.0, 0.0) for level in column.levels]
     else:

@@ -223,7 +223,7 @@ def _gaps(measured: MeasuredTables) -> list[tuple[str, str, str]]:
 
 def _fallbacks(measured: MeasuredTables) -> list[tuple[str, str, str]]:
     """Return what the release did not do, because the promise or the answers did not allow for it."""
-    asked = set(measured.questions)
+    questions = set(measured.questions)
     found = [("Fallback, announced before the charge", "whole table", note) for note in measured.notes]
     several = len(measured.names) > 2
     if not measured.notes:
@@ -232,11 +232,11 @@ def _fallbacks(measured: MeasuredTables) -> list[tuple[str, str, str]]:
             found.append(
                 ("Target not singled out", target, "All columns were modelled alike, the target among them.")
             )
-        if several and "scores" not in asked:
+        if several and "scores" not in questions:
             found.append(
                 ("Fallback: no scores", "all pairs", "At this promise no dependence could be searched for.")
             )
-        elif several and "more tables" not in asked:
+        elif several and "more tables" not in questions:
             found.append(
                 (
                     "Fallback: one round",
@@ -244,7 +244,7 @@ def _fallbacks(measured: MeasuredTables) -> list[tuple[str, str, str]]:
                     "The model was not checked against rows.",
                 )
             )
-    if "scores" in asked and not measured.edges:
+    if "scores" in questions and not measured.edges:
         found.append(
             ("No pair in the tree", "all pairs", "No dependence stood out of the noise by two deviations.")
         )
@@ -256,7 +256,7 @@ def _fallbacks(measured: MeasuredTables) -> list[tuple[str, str, str]]:
                 "How two columns go together was assumed to be alike in all classes.",
             )
         )
-    if "more tables" in asked and not measured.further:
+    if "more tables" in questions and not measured.further:
         found.append(
             (
                 "No further pair",
