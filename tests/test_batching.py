@@ -148,7 +148,8 @@ def test_a_refused_piece_leaves_its_neighbors_intact(place: str) -> None:
 
 
 def test_a_twin_whose_refusals_undo_nothing_is_caught(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Transaction, "attempt", lambda self, work: work(self))
+    for run in ("_run_in_savepoint", "_run_buffered"):
+        monkeypatch.setattr(Transaction, run, lambda self, operation: operation(self))
     with Ledger.open(place, limit=PureDP(epsilon=1)) as ledger:
         a_crowd_with_refusals(ledger)
         with pytest.raises(LedgerTampered):

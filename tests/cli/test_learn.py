@@ -344,7 +344,7 @@ def test_a_signed_model_shows_who_signed(survey: Path) -> None:
         (("--model", "kmeans", "--no-score", *PRICE), 1, "has no accuracy that could be paid"),
         (("--target", "sex"), 1, "it has no default. Give --epsilon"),
         (("--model", "id3", "--target", "sex"), 1, "it has no default. Give --epsilon"),
-        (("--model", "id3", *PRICE), 1, "Give --target COLUMN"),
+        (("--model", "id3", *PRICE), 1, "Name one (--target COLUMN"),
         (("--model", "id3", "--target", "sexx", *PRICE), 1, "Did you mean 'sex'?"),
         (("--model", "id3", "--target", "age", *PRICE), 1, "a target that is a category"),
         (("--model", "logistic", "--target", "age", *PRICE), 1, "a list of at least two values"),

@@ -432,6 +432,7 @@ def test_a_mean_by_groups_is_refused_as_a_whole(survey: Path) -> None:
         (("--delta", "1e-6"), "delta needs an epsilon"),
         (("--epsilon", "-1"), "epsilon"),
         ((*PRICE, "--ledger", "x.ledger", "--no-ledger"), "exclude each other"),
+        ((*PRICE, "--ledger", "none"), "write --no-ledger"),
     ],
 )
 def test_a_price_must_be_said_once(survey: Path, how: tuple[str, ...], said: str) -> None:

@@ -202,7 +202,7 @@ def test_a_fit_that_does_not_fit_is_refused_before_its_first_pass(tmp_path: Path
         ledger = service.backend.dataset.ledger
         with RemoteDatabase(service.url, "town", service.tokens["ana"]) as far:
             with pytest.raises(
-                BudgetExceeded, match=r"^Not enough budget of 'ana': .* would still fit"
+                BudgetExceeded, match=r"^Not enough budget for 'ana': .* would still fit"
             ) as told:
                 PrivateKMeans(n_clusters=3, privacy=GaussianDP(mu=1.0)).fit_database(far)
             assert told.value.advice == "GaussianDP(mu=0.5) would still fit."

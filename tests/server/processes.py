@@ -1,4 +1,4 @@
-"""The service as an backend runs it: ``discreet serve`` in processes of its own, which can be killed."""
+"""The service as an operator runs it: ``discreet serve`` in processes of its own, which can be killed."""
 
 from __future__ import annotations
 
@@ -44,6 +44,18 @@ def town_in_postgres(url: str) -> str:
     return f"{url}?table=town"
 
 
+def in_database(url: str) -> dict[str, str]:
+    """Put the table into a PostgreSQL database; return settings that keep all but the jobs there."""
+    return {
+        "table": town_in_postgres(url),
+        "schema": "town.schema.yaml",
+        "ledger": f"{url}#town",
+        "access": f"{url}#access",
+        "audit_log": f"{url}#log",
+        "jobs": "jobs.db",
+    }
+
+
 class Served:
     """A folder with a configuration, and the processes that serve it.
 
@@ -82,25 +94,32 @@ class Served:
 
     def _create(self, bearers: list[tuple[str, Role]], dataset: str | None = None) -> list[str]:
         found = Config.load(self.config)
-        access = AccessStore(found.access)
+        access, log = AccessStore(found.access), ServiceLog(found.audit_log)
         try:
-            desk = TokenAdmin(access, ServiceLog(found.audit_log), self._no_limit)
+            admin = TokenAdmin(access, log, self._no_limit)
             return [
-                desk.create("test", name, days=1, dataset=dataset or next(iter(found.datasets)), role=role)
+                admin.create("test", name, days=1, dataset=dataset or next(iter(found.datasets)), role=role)
                 for name, role in bearers
             ]
         finally:
             access.close()
+            log.close()
 
     def _no_limit(self, by: str, dataset: str, name: str, limit: Promise) -> None:
         raise AssertionError("no token here has a limit of its own")
 
-    def start(self) -> None:
-        """Start it, and wait until it is ready."""
+    def start(self, before: str = "") -> None:
+        """Start it, and wait until it is ready; `before` is Python that its process runs first."""
         said = (self.folder / "stdout.txt").open("w+", encoding="utf-8")
         with said, (self.folder / "stderr.txt").open("a", encoding="utf-8") as told:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", "from discreet.cli import main; main()", "serve", str(self.config)],
+                [
+                    sys.executable,
+                    "-c",
+                    f"{before}\nfrom discreet.cli import main; main()",
+                    "serve",
+                    str(self.config),
+                ],
                 stdout=said,
                 stderr=told,
                 text=True,

@@ -524,7 +524,7 @@ def test_a_budget_that_is_too_small_says_in_words_what_would_fit_and_that_does(
 def test_a_model_that_is_too_dear_is_refused_in_the_words_of_a_query(service: RunningService) -> None:
     asked = {"kind": "perceptron", "target": "owner", "parameters": {"rounds": 3}}
     error = service.ask({**asked, "privacy": {"kind": "zcdp", "rho": 6}}).json()["error"]
-    assert error["message"].startswith("Not enough budget of 'ana': this takes 120.0\u00a0% of it and 100.0")
+    assert error["message"].startswith("Not enough budget for 'ana': this takes 120.0\u00a0% of it and 100.0")
     assert error["hint"] == "Nothing was charged. At most rho 5 would fit into what you have left."
     assert service.backend.dataset.ledger.spent().charges == 0
     assert service.ask({**asked, "privacy": error["details"]["fits"]}).status_code == 200
@@ -538,7 +538,7 @@ def test_a_mean_by_groups_that_is_too_dear_names_what_all_of_it_costs_and_whose_
     assert error["details"]["asked"] == pytest.approx(7)
     assert error["details"]["left"] in (5, 10)
     assert error["message"].startswith(
-        ("Not enough budget of 'ana': this takes 140.0\u00a0%", "Not enough budget: ")
+        ("Not enough budget for 'ana': this takes 140.0\u00a0%", "Not enough budget: ")
     )
 
 
@@ -560,7 +560,7 @@ def test_a_key_that_is_sent_again_with_another_question_is_told_in_the_words_of_
         ({"kind": "count", "privacy": {"rho": 1}}, "privacy of the request .* its kind is required"),
         (
             {"kind": "count", "privacy": {"kind": "zcdp", "rho": 0}},
-            "it must be greater than or equal to 0.00",
+            "it must be at least 0.00",
         ),
         ({"kind": "count", "sd": 1, "privacy": {"kind": "zcdp", "rho": 1}}, "be given, and both were"),
         ({"kind": "count", "sd": 1, "refines": ["' OR 1"]}, "the id of a receipt, such as 0a1b2c3d4e5f-7"),

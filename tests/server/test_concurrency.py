@@ -10,7 +10,7 @@ import pytest
 
 from discreet.ledger import Ledger
 from tests.server.concurrent_analysts import ConcurrentAnalysts, Exchange
-from tests.server.processes import Served, served, town_in_postgres
+from tests.server.processes import Served, in_database, served, town_in_postgres
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,9 +116,13 @@ def test_two_workers_on_postgresql_share_one_budget(
     assert charged == affordable == len(analysts.answered())
 
 
-def kill_under_questions(folder: Path, kills: int) -> dict[str, int]:
-    """Kill a service under eight analysts again and again, verify the books, and return what was counted."""
-    service = Served(folder, limits={"per_minute": 10**6}, new_ledger=True)
+def kill_under_questions(folder: Path, kills: int, url: str | None = None) -> dict[str, int]:
+    """Kill a service under eight analysts again and again, verify the books, and return what was counted.
+
+    With the URL of a PostgreSQL database all that the service keeps is there; otherwise in files.
+    """
+    changed = {"ledger": str(folder / "town.ledger")} if url is None else in_database(url)
+    service = Served(folder, **changed, limits={"per_minute": 10**6}, new_ledger=True)
     tokens = service.tokens(8)
     endless = [counts(i) for i in range(len(tokens))]
     said: list[Exchange] = []
@@ -135,7 +139,7 @@ def kill_under_questions(folder: Path, kills: int) -> dict[str, int]:
         asking.join()
         said += analysts.exchanges
     assert any(one.status == 0 for one in said), "nobody was interrupted"
-    charges = check_books(str(folder / "town.ledger"), said, limit=10.0)
+    charges = check_books(changed["ledger"], said, limit=10.0)
 
     # What was answered is answered again with the same number, and for free.
     received = [one for one in said if one.status == 200]
@@ -155,8 +159,12 @@ def kill_under_questions(folder: Path, kills: int) -> dict[str, int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.stats)])
-def test_a_killed_service_accounts_for_every_answer_that_anybody_received(tmp_path: Path, kills: int) -> None:
-    counted = kill_under_questions(tmp_path, kills)
+@pytest.mark.parametrize("store", ["file", "postgresql"])
+def test_a_killed_service_accounts_for_every_answer_that_anybody_received(
+    tmp_path: Path, request: pytest.FixtureRequest, store: str, kills: int
+) -> None:
+    url = request.getfixturevalue("postgres_url") if store == "postgresql" else None
+    counted = kill_under_questions(tmp_path, kills, url)
     # What was charged and not answered was asked by somebody whose connection was lost.
     assert counted["answers"] <= counted["charges"] <= counted["answers"] + counted["interrupted"]
 

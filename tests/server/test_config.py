@@ -279,7 +279,7 @@ def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
             {"limit": {"epsilon": -4}},
             "datasets.town.limit.epsilon of {} must be greater than 0, was -4. Write {{epsilon",
         ),
-        ({"limits": {"concurrent": 2.5}}, "limits.concurrent of {} must be a whole number, was 2.5. Write "),
+        ({"limits": {"concurrent": 2.5}}, "limits.concurrent of {} must be a whole number, was 2.5. The us"),
         ({"tls": "a.pem"}, "tls of {} must be keys and values. Write {{certificate: FILE, key: FILE}}."),
         ({"listen": 8000}, "listen of {} must be an address and a port, such as 127.0.0.1:8000 or "),
         ({"workers": "2"}, "workers of {} must be a whole number, was the text '2'. The usual is 1."),
@@ -289,12 +289,26 @@ def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
             "datasets.town.version of {} must be text, was 2024. Put it in quotes, or leave it out.",
         ),
         ({"version": ""}, "datasets.town.version of {} must not be empty."),
-        ({"session_hours": 0}, "session_hours of {} must be greater than 0, was 0. The usual is 8.0."),
+        ({"session_hours": 0}, "session_hours of {} must be greater than 0, was 0. The usual is 8."),
         (
             {"slots": {"sumz": 1.0}},
             "slots of {} must name kinds of questions, and sumz is none. Did you mean",
         ),
         ({"slots": {"everything": 1.0}}, "slots of {} must name kinds of questions, and everything is none."),
+        (
+            {"rule": "gauss"},
+            "datasets.town.rule of {} must be 'mixed', 'gaussian' or 'pure', was the text 'ga",
+        ),
+        ({"limits": {"cells": 0}}, "limits.cells of {} must be at least 1, was 0. The usual is 65536."),
+        ({"workers": 1000}, "workers of {} must be at most 256, was 1000. The usual is 1."),
+        ({"order": 0.5}, "datasets.town.order of {} must be greater than 1, was 0.5. Leave it out."),
+        ({"audit_log": 4}, "audit_log of {} must be the path of a file, or a postgresql:// URL. Name a file"),
+        ({"jobs": "./access.db"}, "jobs of {} must be a file of its own, and is the one that access names."),
+        (
+            {"sign_in": {"issuer": 4}},
+            "sign_in.issuer of {} must be text, was 4. Give the address of the prov",
+        ),
+        ({"spots": 1}, "spots of {} is not a known key. Did you mean slots?"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_it_was_and_the_way_out(
@@ -307,6 +321,40 @@ def test_a_wrong_value_is_named_with_what_it_was_and_the_way_out(
     assert said.startswith(told.format(path))
     assert "instance of" not in said
     assert said[-1] in ".?"
+
+
+@pytest.mark.parametrize(
+    ("people", "told"),
+    [
+        (
+            None,
+            "people.all of {} must be keys and values, was left empty. Write ledger: and limit: below it.",
+        ),
+        (
+            {"ledger": "x.ledger"},
+            "people.all.limit of {} is required. Give for instance {{epsilon: 4, delta: ",
+        ),
+    ],
+)
+def test_people_who_are_wrong_are_not_told_of_their_data_sets(tmp_path: Path, people: Any, told: str) -> None:
+    path = configured(tmp_path)
+    content = {"people": {"all": people}, "datasets": {"town": {"table": "town.csv", "people": "all"}}}
+    path.write_text(write_yaml({**content, "access": "access.db", "audit_log": "audit.jsonl"}))
+    with pytest.raises(ParameterError) as caught:
+        Config.load(path)
+    assert str(caught.value).startswith(told.format(path))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [None, [], {}])
+def test_data_sets_that_are_none_are_asked_for(tmp_path: Path, value: Any) -> None:
+    path = configured(tmp_path)
+    path.write_text(write_yaml({"datasets": value, "access": "access.db", "audit_log": "audit.jsonl"}))
+    with pytest.raises(
+        ParameterError, match=r"^datasets of .* must (be keys and values|not be empty)"
+    ) as caught:
+        Config.load(path)
+    assert str(caught.value).endswith(". Write a name, and below it table:, ledger: and limit:.")
 
 
 def test_no_password_is_quoted_from_a_value_that_is_wrong(tmp_path: Path) -> None:

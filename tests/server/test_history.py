@@ -15,6 +15,8 @@ from discreet.errors import (
     ServiceError,
 )
 from discreet.server import accounting
+from discreet.server.callers import Caller
+from discreet.server.pages.history import paid_queries
 from tests.server.scripted import Heard, Say, served
 from tests.server.stand_in import TOKEN, public
 
@@ -69,6 +71,19 @@ def watched(
 
 
 # As the service tells it.
+
+
+def test_equal_charges_of_a_model_are_one_line_of_the_page(service: RunningService) -> None:
+    ask(service, 1)
+    model = {"kind": "kmeans", "privacy": {"kind": "zcdp", "rho": 0.01}, "parameters": {"max_iter": 3}}
+    assert service.ask(model).status_code == 200
+    entries = service.backend.history(Caller("ana", 1, {"town": "analyst"}), last=100)
+    lines = paid_queries(entries)
+    assert sorted(receipt for line in lines for receipt in line.receipts) == sorted(
+        entry["receipt"] for entry in entries
+    )
+    assert len({(line.question, line.when) for line in lines}) == len(lines) < len(entries)
+    assert sum(len(line.cost) for line in lines) == len(entries)
 
 
 def test_the_oldest_can_be_fetched_page_by_page(asked: RunningService) -> None:

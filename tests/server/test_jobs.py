@@ -249,6 +249,20 @@ def test_a_caller_has_a_bounded_number_of_jobs(tmp_path: Path) -> None:
         assert store.find("town", "ana", made[0]) is None
 
 
+def test_times_of_jobs_never_go_back_although_the_clock_does(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, start = service.client(), time.time()
+    wall = [start]
+    monkeypatch.setattr(service.whole.access._time, "_clock", lambda: wall[0])
+    for jump in (0.0, 30 * 86_400.0, -3600.0):
+        wall[0] = start + jump
+        assert ended(client, created(client, {**COUNT, "where": f"age > {jump % 97:.0f}"})["id"])["answer"]
+    jobs = service.whole.jobs.jobs_of("town", "ana")[::-1]
+    times = [when for job in jobs for when in (job.created, job.ended or 0.0)]
+    assert times == sorted(times)
+
+
 @pytest.mark.slow
 def test_the_jobs_of_a_process_that_was_killed_are_interrupted(tmp_path: Path) -> None:
     program = (

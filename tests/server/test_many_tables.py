@@ -372,11 +372,20 @@ def test_a_table_without_people_says_that_others_come_on_top(shared: RunningServ
 @pytest.mark.parametrize(
     ("entry", "told"),
     [
-        ({"people": "residents", "ledger": "x"}, "datasets of .* must not have ledger in the entry town"),
-        ({"people": "residents", "rule": "pure"}, "must not have rule in the entry town"),
-        ({"people": "strangers"}, "town names 'strangers'. Declare them under people"),
-        ({"people_limit": {"rho": 1.0}, "people": "residents"}, "must not have people_limit"),
-        ({"name": "x", "ledger": "x", "limit": {"rho": 1.0}}, "must not have name"),
+        (
+            {"people": "residents", "ledger": "x"},
+            r"datasets\.town\.ledger of .* must not be given beside people",
+        ),
+        (
+            {"people": "residents", "rule": "pure"},
+            r"datasets\.town\.rule of .* must not be given beside people",
+        ),
+        ({"people": "strangers"}, "must be a name under people of the configuration, was 'strangers'"),
+        (
+            {"people_limit": {"rho": 1.0}, "people": "residents"},
+            r"town\.people_limit of .* must not be given",
+        ),
+        ({"name": "x", "ledger": "x", "limit": {"rho": 1.0}}, r"town\.name of .* must not be given"),
         ({"ledger": "x"}, "datasets.town.limit of .* is required"),
         (
             {"ledger": "residents.ledger", "limit": {"rho": 1.0}},

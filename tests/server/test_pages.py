@@ -335,7 +335,7 @@ def test_what_is_too_dear_is_told_by_the_smaller_of_both_limits(start: Callable[
     assert response.status_code == 409
     problem = read(response.text).one(id="amount-problem").text
     assert problem.startswith(
-        "Not enough budget of 'ana': this takes 666.7\u00a0% of it and 100.0\u00a0% is left."
+        "Not enough budget for 'ana': this takes 666.7\u00a0% of it and 100.0\u00a0% is left."
     )
     assert "Nothing was charged. At most ρ = 0.3 would fit into what you have left." in problem
     # The way out is in the words of the form, and works.

@@ -11,7 +11,7 @@ import pytest
 
 from discreet.audit.reconstruction import Reconstructor
 from discreet.server.pages import curator as curator_pages
-from discreet.server.pages.curator import attack_view
+from discreet.server.pages.curator import attack_view, spending_view
 from tests.server.conftest import configured, lines_of
 from tests.server.markup import Element, Visitor, owes_nothing, read
 
@@ -127,6 +127,20 @@ def test_limits_and_groups_are_changed_and_recorded(service: RunningService) -> 
     events = [line["event"] for line in lines_of(service.folder / "audit.jsonl")]
     assert (events.count("limit set"), events.count("group set")) == (3, 2)
     assert service.backend.check()["intact"]
+
+
+def test_limits_are_given_as_that_of_the_data_set_is(start: Callable[..., RunningService]) -> None:
+    service = start(limit={"epsilon": 4.0, "delta": 1e-6})
+    curator = Visitor(service, "cura")
+    page = curator.get(PEOPLE)
+    assert "New limit, ε" in page.text
+    assert "Its δ is that of the data set, 10⁻⁶." in page.text
+    assert allocate(curator, action="limit", whom="analyst:ana", amount="1.5").status_code == 303
+    (limit,) = (
+        one["limit"] for one in service.backend.list_allocations()["analysts"] if one["name"] == "ana"
+    )
+    assert (limit["kind"], limit["epsilon"], limit["delta"]) == ("approx-dp", 1.5, 1e-6)
+    assert service.ask({**ASKED, "privacy": {"kind": "pure-dp", "epsilon": 1.6}}).status_code == 409
 
 
 @pytest.mark.parametrize(
@@ -269,6 +283,20 @@ def test_spending_is_drawn_against_the_limit_and_told_by_analyst(service: Runnin
     ]
 
 
+def test_spending_never_falls_in_the_picture_although_the_clock_was_set_back() -> None:
+    times = ("2026-05-01T12:05:00+00:00", "2027-05-01T12:05:00+00:00", "2026-05-01T12:05:00+00:00")
+    steps = [{"when": when, "spent": {"rho": float(number)}} for number, when in enumerate(times, 1)]
+    total = {
+        "limit": {"kind": "zcdp", "rho": 10.0},
+        "left": {"rho": 7.0},
+        "spent": {"rho": 3.0, "charges": 3},
+    }
+    view = spending_view({"total": total, "analysts": {}}, {"steps": steps})
+    assert "3 of 10 spent from 2026-05-01, 12:05 UTC to 2027-05-01, 12:05 UTC." in view.picture
+    heights = [float(y) for y in re.findall(r"V([\d.]+)", str(view.picture).partition('class="line"')[2])]
+    assert heights == sorted(heights, reverse=True)
+
+
 def test_refusals_are_listed_with_who_and_why(service: RunningService) -> None:
     service.ask({**ASKED, "text": "count where age in (select 1)"})
     service.ask({**ASKED, "privacy": {"kind": "zcdp", "rho": 500.0}}, "ben")
@@ -351,8 +379,8 @@ def guess(column: str, without: float, error: float, **more: Any) -> dict[str, A
     ("columns", "words"),
     [
         ([("age", 10.0, 10.0), ("pay", 4.0, 4.1)], "no column easier to guess"),
-        ([("age", 10.0, 9.9), ("pay", 4.0, 3.9)], "hardly: most with pay"),
-        ([("age", 10.0, 9.0), ("pay", 4.0, 3.9)], "somewhat: most with age"),
+        ([("age", 10.0, 9.9), ("pay", 4.0, 3.9)], "hardly help an attacker, most with pay"),
+        ([("age", 10.0, 9.0), ("pay", 4.0, 3.9)], "somewhat, most with age"),
         ([("age", 10.0, 2.0), ("pay", 4.0, 3.9)], "from ±\u00a010 years to ±\u00a02 years, by 80\u00a0%"),
     ],
 )

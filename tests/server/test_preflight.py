@@ -104,7 +104,7 @@ def test_a_check_finds_a_cell_at_the_head_of_the_table_and_does_not_quote_it(tmp
     assert "classified" not in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["ledger", "access", "audit_log"])
+@pytest.mark.parametrize("key", ["ledger", "access", "audit_log", "jobs"])
 def test_a_check_finds_folders_that_are_missing_and_folders_instead_of_files(
     tmp_path: Path, key: str
 ) -> None:
@@ -276,3 +276,21 @@ def test_a_check_compares_a_ledger_in_postgresql_and_makes_none(tmp_path: Path, 
 def test_a_check_finds_an_access_store_that_cannot_be_reached(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="must be a database that can be reached"):
         check(configured(tmp_path, access="postgresql://nobody@127.0.0.1:1/nothing#access"))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # pyspark's own
+def test_a_table_in_spark_is_checked_and_served(tmp_path: Path, spark: Any) -> None:
+    path = configured(tmp_path)
+    table = f"spark://local?table={tmp_path / 'town.csv'}"
+    asked = {"kind": "count", "where": "age > 40", "privacy": {"kind": "zcdp", "rho": 0.1}}
+    changed: dict[str, Any] = {"table": table, "schema": "town.schema.yaml"}
+    check(configured(tmp_path, **changed))
+    with running(tmp_path, **changed) as service:
+        first, again = service.ask(asked).json(), service.ask(asked).json()
+    assert (first["cached"], again["cached"]) == (False, True)
+    assert first["cells"] == again["cells"]
+    text = (tmp_path / "town.csv").read_text(encoding="utf-8")
+    (tmp_path / "town.csv").write_text(text.replace("age", "years", 1), encoding="utf-8")
+    with pytest.raises(ParameterError, match=r"^datasets\.town\.table of .* lacks age\. Correct the schema"):
+        check(path)

@@ -16,8 +16,9 @@ import httpx
 import pytest
 
 from discreet.ledger import Ledger
+from discreet.server.audit_log import ServiceLog
 from tests.postgres import running_server
-from tests.server.processes import Served, served, town_in_postgres
+from tests.server.processes import Served, in_database, served, town_in_postgres
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,13 +73,14 @@ class Asking:
 
     def __init__(self, service: Served) -> None:
         (token,) = service.tokens(1)
-        self._client = httpx.Client(
-            base_url=f"http://127.0.0.1:{service.port}",
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=60,
-        )
+        self._client = httpx.Client(headers={"Authorization": f"Bearer {token}"}, timeout=60)
+        self.connect(service)
         self.answered = 0
         self.refused = 0
+
+    def connect(self, service: Served) -> None:
+        """Ask the processes that serve now, after a restart."""
+        self._client.base_url = f"http://127.0.0.1:{service.port}"
 
     def ask(self, number: int) -> int:
         """Ask one question, and return the status of the response."""
@@ -110,15 +112,13 @@ def charges(ledger: str) -> int:
 
 @pytest.fixture
 def in_postgres(tmp_path: Path) -> Iterator[tuple[Served, str]]:
-    """Run a service whose rows and ledger are in a PostgreSQL server of its own."""
-    with running_server() as server, server.database() as url:
-        changed: dict[str, Any] = {
-            "table": town_in_postgres(url),
-            "schema": "town.schema.yaml",
-            "ledger": f"{url}#town",
-        }
-        with served(tmp_path, **changed) as service:
-            yield service, url
+    """Run a service whose rows, ledger, access and audit log are in a PostgreSQL server of its own."""
+    with (
+        running_server() as server,
+        server.database() as url,
+        served(tmp_path, **in_database(url)) as service,
+    ):
+        yield service, url
 
 
 @pytest.mark.slow
@@ -182,3 +182,49 @@ def test_a_process_whose_engine_is_lost_ends_with_an_error(tmp_path: Path) -> No
         process.kill()
     assert process.returncode == 1
     assert "engines lost" in told
+
+
+# A file beside the configuration says by how many seconds the clock of the process is set back.
+_SET_BACK = """
+import datetime, pathlib, time
+
+real, back = time.time, pathlib.Path({file!r})
+time.time = lambda: real() - float(back.read_text())
+
+import discreet.privacy.receipt as receipt
+
+
+class SetBack(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return cls.fromtimestamp(time.time(), tz)
+
+
+receipt.datetime = SetBack
+"""
+
+
+@pytest.mark.slow
+def test_a_clock_that_is_set_back_changes_no_charge_and_revives_no_token(tmp_path: Path) -> None:
+    back = tmp_path / "back.txt"
+    back.write_text("0")
+    service = Served(tmp_path, analyst_limit={"rho": 3.5e-4})
+    before = _SET_BACK.format(file=str(back))
+    service.start(before)
+    try:
+        with Asking(service) as analyst:
+            assert analyst.ask(1) == 200
+            back.write_text("2592000")  # 30 days
+            assert [analyst.ask(number) for number in (1, 2)] == [200, 200]
+            service.kill()
+            service.start(before)
+            analyst.connect(service)
+            assert [analyst.ask(number) for number in (1, 2, 3)] == [200, 200, 200]
+            assert analyst.ask(4) == 409  # what was spent before the clock was set back is still spent
+    finally:
+        service.stop()
+    with Ledger.open(str(tmp_path / "town.ledger")) as ledger:
+        times = [receipt.when for receipt in ledger.history()]
+    assert times[1] < times[0], "the clock was not set back"
+    assert charges(str(tmp_path / "town.ledger")) == 3
+    ServiceLog(tmp_path / "audit.jsonl").check()

@@ -244,17 +244,7 @@ def write_chart(result: "QueryResult", path: Path) -> None:
 
 
 def _describe_cost(result: "QueryResult", delta: float, *, together: bool = False) -> list[str]:
-    """Return sentences about the cost, the ledger it was charged to and what is left.
-
-    Parameters
-    ----------
-    result : QueryResult
-        Answer whose cost is described.
-    delta : float
-        Delta at which Gaussian noise is stated as an epsilon.
-    together : bool
-        Whether the cost is that of several questions.
-    """
+    """Return sentences about the cost, the ledger it was charged to and what is left."""
     from discreet.formatting import count_noun
     from discreet.query.costs import describe_cost, describe_left, describe_takes, describe_used
 

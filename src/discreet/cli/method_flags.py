@@ -167,15 +167,7 @@ class MethodFlags:
         )
 
     def _check_settings(self, settings: Iterable[str], given: dict[str, Any]) -> None:
-        """Refuse names in --set that are no options of the method, or that a flag gives as well.
-
-        Parameters
-        ----------
-        settings : iterable of str
-            Names that --set gives a value.
-        given : dict
-            Value of each flag that is an option of some method; None where the flag was not given.
-        """
+        """Refuse names in --set that are no options of the method, or that a flag gives as well."""
         from discreet.errors import ParameterError
         from discreet.pipeline.methods import FOR_EPSILON, FOR_FLOORS, check_options
 

@@ -255,6 +255,11 @@ class LedgerFlags:
 
         if self.ledger is not None and self.no_ledger:
             raise ParameterError("--ledger and --no-ledger exclude each other. Give one of them.")
+        if self.ledger is not None and self.ledger.lower() in ("none", "no", "off", "false"):
+            raise ParameterError(
+                f"--ledger {self.ledger} must name a file or an address. To charge no ledger, write "
+                f"--no-ledger; for a file of that name, write --ledger ./{self.ledger}."
+            )
         return False if self.no_ledger else self.ledger
 
 

@@ -126,8 +126,8 @@ class Job:
                 return self._result(response)
             if end is not None and time.monotonic() >= end:
                 raise ServiceUnavailable(
-                    f"Job {self.id} must end within {timeout:g} seconds, and has not. It goes on: wait for "
-                    "it again, or cancel it.",
+                    f"Job {self.id} has not ended within {timeout:g} seconds. It goes on: wait for it again, "
+                    "or cancel it.",
                     may_be_charged=True,
                 )
             time.sleep(wait if end is None else max(0.0, min(wait, end - time.monotonic())))

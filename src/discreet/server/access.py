@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
-from discreet.server.access_database import open_access_database
+from discreet.server.access_database import SteadyClock, open_access_database
 from discreet.server.callers import (
     EVERY,
     PREFIX,
@@ -60,8 +60,9 @@ class AccessStore:
     write access does. A token that was revoked or a grant that was withdrawn, here or by another process, has
     no effect from then on, also in an open session: the cache is dropped whenever the file has changed. After
     that only the requested rows are read again, so the time of a lookup does not depend on the size of the
-    file. Time never goes back: the latest time seen is stored, so that setting the clock back does not revive
-    an expired token.
+    file. Time never goes back and never stands still: the latest time seen is stored, so that setting the
+    clock back does not revive an expired token, and a token or session of a clock that ran ahead lasts no
+    longer than it should.
     """
 
     def __init__(
@@ -74,11 +75,10 @@ class AccessStore:
         """Open the database, and create it if it does not exist."""
         self._database = open_access_database(address)
         self.saved = SavedQuestions(self._database)
-        self._clock = clock
         self._sign_in = sign_in
         self._lock = threading.Lock()
-        self._started = (clock(), time.monotonic())
-        self._latest = self._saved_latest = self._read_latest()
+        self._saved_latest = self._read_latest()
+        self._time = SteadyClock(clock, self._saved_latest, where=f"access {self._database.shown!r}")
         self._version: object = None
         self._tokens: dict[bytes, StoredToken] = {}
         self._callers: dict[int, StoredToken] = {}
@@ -91,9 +91,7 @@ class AccessStore:
 
     def now(self) -> float:
         """Return the time in seconds since 1970, never less than at an earlier call, restarts included."""
-        wall, ticks = self._started
-        self._latest = max(self._latest, self._clock(), wall + time.monotonic() - ticks)
-        return self._latest
+        return self._time.now()
 
     def save_time(self) -> None:
         """Store the latest time if the stored one is a minute old; the call may wait for the disk."""
@@ -195,8 +193,7 @@ class AccessStore:
         with self._lock:
             self._refresh()
             stored = self._find_token(digest(token))
-            caller = self._caller(stored)
-            valid = stored.state(self.now()) == "valid"
+            caller, valid = self._caller(stored), stored.state(self.now()) == "valid"
         return caller if valid else None
 
     def _caller(self, stored: StoredToken) -> Caller:
@@ -207,18 +204,22 @@ class AccessStore:
             grants = {} if role is None else {stored.dataset: role}
         return Caller(stored.name, stored.id, grants)
 
-    def is_valid(self, caller: Caller, dataset: str) -> bool:
-        """Return whether a caller's token or sign-in is still valid, and the data set still granted."""
+    def are_valid(self, callers: Sequence[Caller], dataset: str) -> list[bool]:
+        """Return whether each caller's token or sign-in is still valid, and the data set still granted."""
         with self._lock:
             self._refresh()
-            if caller.token_id is None:
-                person = self._person(caller.name)
-                return person is not None and person.role(dataset) is not None
+            return [self._is_valid(caller, dataset) for caller in callers]
+
+    def _is_valid(self, caller: Caller, dataset: str) -> bool:
+        if caller.token_id is None:
+            known = self._person(caller.name)
+        else:
             stored = self._callers.get(caller.token_id)
             if stored is None:
                 rows = self._database.rows(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", caller.token_id)  # noqa: S608
                 stored = self._callers[caller.token_id] = StoredToken(*rows[0]) if rows else _NO_TOKEN
-            return stored.state(self.now()) == "valid" and self._caller(stored).role(dataset) is not None
+            known = self._caller(stored) if stored.state(self.now()) == "valid" else None
+        return known is not None and known.role(dataset) is not None
 
     def _find_token(self, key: bytes) -> StoredToken:
         stored = self._tokens.get(key)
@@ -466,9 +467,8 @@ class AccessStore:
             dataset: StopRecord(who, since)
             for dataset, who, since in self._database.rows("SELECT dataset, who, since FROM stops")
         }
-        self._latest = max(self._latest, self._read_latest())
-        self._tokens, self._callers, self._sessions, self._grants = {}, {}, {}, {}
-        self._identities = {}
+        self._time.advance(self._read_latest())
+        self._tokens, self._callers, self._sessions, self._grants, self._identities = {}, {}, {}, {}, {}
         self._version = version
 
     @contextlib.contextmanager

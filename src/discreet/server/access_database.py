@@ -1,4 +1,4 @@
-"""Databases of an access store: a SQLite file for one machine, a PostgreSQL schema for several.
+"""Databases of an access store, a SQLite file or a schema in PostgreSQL for several machines, and its clock.
 
 ``about``       one row: format, the latest time seen, in PostgreSQL also the number of the last change
 ``tokens``      bearer, data set, digest and times of every token
@@ -18,11 +18,14 @@ import os
 import re
 import sqlite3
 import threading
+import time
+import warnings
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from discreet.errors import SourceError
+from discreet import formatting
+from discreet.errors import DiscreetWarning, SourceError
 from discreet.ledger.postgres import (
     SchemaAddress,
     driver,
@@ -43,6 +46,7 @@ is only added needs neither: it is created where it is missing, and earlier vers
 
 _KIND = "discreet access, format "
 _MARK = f"{_KIND}{FORMAT}"
+_FAR_BEHIND = 3600.0  # seconds, more than clocks of machines differ by
 _TIMEOUT = 10.0  # seconds to wait for another writer, and for a server
 _SILENCE = 5000  # milliseconds after which PostgreSQL ends the transaction of a writer that vanished
 _TABLES = """
@@ -422,3 +426,47 @@ class _PostgresAccess(AccessDatabase):
             for connection in (self._reader, self._writer):
                 if connection is not None:
                     connection.close()
+
+
+class SteadyClock:
+    """Seconds since 1970 that pass as the monotonic clock does, and jump ahead alone, with the wall clock.
+
+    Parameters
+    ----------
+    clock : callable
+        Wall clock that returns seconds since 1970; it may jump either way.
+    latest : float
+        Latest time seen before, by this process or another.
+    where : str
+        What has stored that time, for a warning.
+
+    Privacy
+    -------
+    A wall clock that is set back makes nothing valid again that had expired, and one that ran ahead makes
+    nothing last longer that begins after it was put right.
+    """
+
+    def __init__(self, clock: Callable[[], float], latest: float, *, where: str) -> None:
+        """Start from the latest time seen, with a warning if the wall clock is far behind it."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._lead = latest - time.monotonic()  # over the monotonic clock; it never becomes smaller
+        behind = latest - clock()
+        if behind > _FAR_BEHIND:
+            warnings.warn(
+                f"The clock of this machine is {formatting.duration(behind)} behind the latest time in "
+                f"{where}: it is behind now, or it was ahead before. Tokens that had expired by then stay "
+                "expired, so create new ones. Set the clock if it is wrong.",
+                DiscreetWarning,
+                stacklevel=3,
+            )
+
+    def now(self) -> float:
+        """Return the time, never less than at an earlier call."""
+        self.advance(self._clock())
+        return self._lead + time.monotonic()
+
+    def advance(self, latest: float) -> None:
+        """Take a time that was seen elsewhere as the present one, if it is later."""
+        with self._lock:
+            self._lead = max(self._lead, latest - time.monotonic())

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import (
-    BaseModel,
     Field,
     ValidationError,
     ValidationInfo,
@@ -22,18 +21,16 @@ from discreet.arguments import nearest
 from discreet.errors import ParameterError, SchemaError
 from discreet.ledger.postgres import is_postgres
 from discreet.schema.serialization import read_yaml
+from discreet.server.config_errors import GIVEN_KEYS, describe_errors
 from discreet.server.dataset_config import (
-    LIMITS,
-    MISSING_LIMIT,
     Above,
     ConfigPart,
     DatasetConfig,
-    Limit,
     PeopleConfig,
     resolve_address,
     shared_keys,
 )
-from discreet.server.sign_in import SignInConfig
+from discreet.server.sign_in import SignInConfig  # noqa: TC001  # pydantic reads it
 
 if TYPE_CHECKING:
     import os
@@ -137,9 +134,9 @@ class Config(ConfigPart):
         for key, entry in value.items():
             entries[key] = entry
             if isinstance(entry, dict):
-                for name in ("name", "people_limit"):
+                for name in GIVEN_KEYS:
                     if name in entry:
-                        raise ValueError(f"must not have {name} in the entry {key}. Take it out")
+                        raise ValueError(f"{key}.{name}: must not be given. Take it out")
                 entries[key] = {**entry, **shared_keys(key, entry, people), "name": key}
         return entries
 
@@ -148,10 +145,10 @@ class Config(ConfigPart):
     def _path(cls, value: Any) -> Any:
         return Path(value) if isinstance(value, str) and value and not is_postgres(value) else value
 
-    @field_validator("audit_log")
+    @field_validator("audit_log", mode="before")
     @classmethod
-    def _audit_log(cls, value: Path | str) -> Path | str:
-        if value == "":
+    def _audit_log(cls, value: Any) -> Any:
+        if not isinstance(value, str | Path) or value == "":
             raise ValueError("must be the path of a file, or a postgresql:// URL. Name a file; it is made")
         return value
 
@@ -227,14 +224,19 @@ class Config(ConfigPart):
                 "testing: true"
             )
         if self.tls is not None and self.behind_proxy:
-            raise ValueError("tls: must not be given with behind_proxy, which says that TLS ends elsewhere")
+            raise ValueError(
+                "tls: must not be given with behind_proxy, which says that TLS ends elsewhere. Take one of "
+                "them out"
+            )
         if not (self.loopback or self.secure):
             raise ValueError(
                 f"listen: must be a loopback address while nothing encrypts, was {self.listen}: tokens would "
                 "travel in the clear. Give tls, or behind_proxy: true, or listen: 127.0.0.1:8000"
             )
         if isinstance(self.audit_log, str) and self.jobs_file is None:
-            raise ValueError("jobs: must name a file on this machine where audit_log is in a database")
+            raise ValueError(
+                "jobs: is required where audit_log is in a database. Name a file on this machine; it is made"
+            )
         if self.sign_in is not None:
             self.sign_in.check_service(self.address, self.datasets, secure=self.secure)
         return self
@@ -308,7 +310,7 @@ class Config(ConfigPart):
         try:
             config = cls.model_validate(content)._resolve_paths(folder.absolute())
         except ValidationError as problem:
-            raise ParameterError(_describe_errors(problem, source)) from None
+            raise ParameterError(describe_errors(problem, source, cls)) from None
         _check_distinct_files(config, source)
         return config
 
@@ -333,7 +335,9 @@ class Config(ConfigPart):
 
 def _check_distinct_files(config: Config, source: str) -> None:
     """Refuse one file for two purposes, since one would overwrite the other."""
-    purposes: list[tuple[str, Any]] = [("access", config.access), ("audit_log", config.audit_log)]
+    purposes: list[tuple[str, Any]] = [
+        ("access", config.access), ("audit_log", config.audit_log), ("jobs", config.jobs),
+    ]  # fmt: skip
     purposes += [(f"people.{name}.ledger", one.ledger) for name, one in config.people.items()]
     for name, entry in config.datasets.items():
         files: dict[str, Any] = {"table": entry.table, "schema": entry.schema_file}
@@ -353,130 +357,3 @@ def _check_distinct_files(config: Config, source: str) -> None:
                 f"{key} of {source} must be a file of its own, and is the one that {other} names. Give "
                 "another."
             )
-
-
-def _describe_errors(problem: ValidationError, source: str) -> str:
-    """Return one line for each wrong key: what it must be, what it was, the way out."""
-    lines = []
-    for error in problem.errors(include_url=False):
-        key = ".".join(str(part) for part in error["loc"])
-        message = str(error["msg"]).removeprefix("Value error, ")
-        if error["type"] == "extra_forbidden":
-            message = _describe_unknown_key(error["loc"])
-        elif error["type"] == "missing":
-            message = f"is required. {_MISSING.get(str(error['loc'][-1]), 'Add it.')}"
-        elif error["loc"][:1] == ("datasets",) and error["loc"][2:] in (("name",), ("[key]",)):
-            key, message = f"datasets.{error['loc'][1]}", _NAME
-        elif error["type"] == "value_error" and _is_entry(error["loc"]) and ": " in message:
-            # The check of a whole entry names the key before a colon.
-            wrong, _, message = message.partition(": ")
-            key = f"{key}.{wrong}".removeprefix(".")
-        elif error["type"] != "value_error":
-            message = f"{_requirement(error)}{_actual_value(error)}. {_suggestion(error['loc'])}"
-        lines.append(f"{key} of {source} {message}" + "." * (message[-1] not in ".?"))
-    return "\n".join(dict.fromkeys(lines))
-
-
-def _is_entry(loc: tuple[int | str, ...]) -> bool:
-    """Return whether an error is about a whole entry, or about the whole configuration."""
-    return len(loc) == (1 if loc[:1] == ("sign_in",) else 2) or not loc
-
-
-_NAME = (
-    "must be a name of at most 128 letters, digits, dots, underscores and hyphens that begins with a letter "
-    "or a digit, since it is part of addresses. Rename it, and `dataset:` of its schema too"
-)
-_EXPECTED = {
-    "string_type": "must be text",
-    "string_too_short": "must not be empty",
-    "path_type": "must be the path of a file",
-    "is_instance_of": "must be the path of a file",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_type": "must be a number",
-    "bool_type": "must be true or false",
-    "model_type": "must be keys and values",
-    "finite_number": "must be a finite number",
-}
-
-
-def _requirement(error: Any) -> str:
-    """Return what a value must be."""
-    message = str(error["msg"])
-    return _EXPECTED.get(error["type"]) or re.sub(r"^(Input|String) should", "must", message)
-
-
-def _actual_value(error: Any) -> str:
-    """Return what a value was; nothing where it could hold a password or be long."""
-    value = error["input"]
-    if value is None:
-        return ", was left empty"
-    if isinstance(value, bool | int | float):
-        return f", was {str(value).lower()}"
-    if (
-        isinstance(value, str)
-        and error["type"] in ("int_type", "float_type", "bool_type")
-        and len(value) < 40
-    ):
-        return f", was the text {value!r}"
-    return ""
-
-
-def _suggestion(loc: tuple[int | str, ...]) -> str:
-    """Return what to write instead of a wrong value."""
-    model, keys = _entry(loc)
-    if not keys:
-        return _FORMS["datasets"]
-    key = str(keys[0])
-    if key in _FORMS:
-        return f"Write {_FORMS[key]}."
-    field = {item.alias or name: item for name, item in model.model_fields.items()}[key]
-    if field.is_required():
-        return _MISSING[key]
-    if isinstance(field.default, bool):
-        return f"Leave it out for {str(field.default).lower()}."
-    return "Put it in quotes, or leave it out." if field.default is None else f"The usual is {field.default}."
-
-
-def _entry(loc: tuple[int | str, ...]) -> tuple[type[BaseModel], tuple[int | str, ...]]:
-    """Return the model that a wrong key belongs to, and its path in it."""
-    models: dict[int | str, type[BaseModel]] = {"datasets": DatasetConfig, "people": PeopleConfig}
-    return (models[loc[0]], loc[2:]) if loc[0] in models and len(loc) > 1 else (Config, loc)
-
-
-_FORMS = {
-    "datasets": "a name, and below it table:, ledger: and limit:",
-    "people": "a name, and below it ledger: and limit:",
-    "limit": LIMITS,
-    "analyst_limit": LIMITS,
-    "limits": "for instance {per_minute: 120, concurrent: 32}",
-    "tls": "{certificate: FILE, key: FILE}",
-    "sign_in": "issuer:, client_id: and subjects: or groups: below it",
-    "seed": "a whole number, in tests alone",
-}
-
-
-_OURS = ("name", "people_limit")  # keys that an entry gets from its place, and not from its writer
-
-
-def _describe_unknown_key(loc: tuple[int | str, ...]) -> str:
-    """Return the message for an unknown key, with the nearest known one."""
-    parts: dict[str, type[BaseModel]] = {
-        "limit": Limit, "analyst_limit": Limit, "limits": Limits, "tls": Tls, "sign_in": SignInConfig,
-    }  # fmt: skip
-    model, inside = _entry(loc)
-    model = parts[str(inside[0])] if len(inside) > 1 else model
-    keys = [item.alias or name for name, item in model.model_fields.items() if name not in _OURS]
-    close = nearest(str(loc[-1]), keys)
-    hint = f"Did you mean {close}?" if close else f"There are {', '.join(keys)}."
-    return f"is not a key that is known. {hint}"
-
-
-_MISSING: dict[str, str] = {
-    "datasets": "Name each data set, as its schema does, and give its table:, ledger: and limit: below it.",
-    "table": "Give a file, a URL or demo:census.",
-    "ledger": "Name a file that does not exist yet; it is made.",
-    "limit": MISSING_LIMIT,
-    "access": "Name a file for tokens and sessions, which is made, or a postgresql:// URL.",
-    "audit_log": "Name a file for the audit log, which is made, or a postgresql:// URL.",
-}

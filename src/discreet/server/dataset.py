@@ -349,8 +349,8 @@ def load_schema(entry: DatasetConfig) -> Schema:
     schema = find_schema(entry.table, entry.schema_file)
     if schema.dataset is not None and schema.dataset != entry.name:
         raise ParameterError(
-            f"datasets.{entry.name} of the configuration must have the name in its schema, "
-            f"{schema.dataset!r}, and has another. Correct one of them: the ledger goes by it."
+            f"datasets.{entry.name} of the configuration must have the name that its schema gives, "
+            f"{schema.dataset!r}, was {entry.name!r}. Rename one of them: the ledger is bound to this name."
         )
     return schema
 

@@ -190,14 +190,14 @@ def shared_keys(key: str, entry: dict[str, Any], people: dict[str, PeopleConfig]
         return {}
     if named not in people:
         raise ValueError(
-            f"must name people of this configuration, and {key} names {named!r}. Declare them under people:"
+            f"{key}.people: must be a name under people of the configuration, was {named!r}. Declare it there"
         )
     shared = people[named]
     keys = {name: getattr(shared, name) for name in shared.model_fields_set - {"limit"}}
     for name in ("ledger", "analyst_limit", "rule", "order"):
         if name in entry:
             raise ValueError(
-                f"must not have {name} in the entry {key}, whose people have one ledger for all their data "
+                f"{key}.{name}: must not be given beside people, who have one ledger for all their data "
                 "sets. Take it out"
             )
     return {**keys, "people_limit": shared.limit}

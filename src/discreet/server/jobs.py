@@ -21,7 +21,7 @@ from discreet.server.access_database import check_format
 from discreet.server.errors import TOO_MANY_JOBS, ApiException
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 State: TypeAlias = Literal["waiting", "running", "canceling", "done", "refused", "canceled", "interrupted"]
 
@@ -89,6 +89,8 @@ class JobStore:
     ----------
     path : path
         SQLite file; created with mode 0600 if it does not exist.
+    clock : callable
+        Returns seconds since 1970 that never go back, as those of :meth:`AccessStore.now`.
 
     Privacy
     -------
@@ -97,9 +99,10 @@ class JobStore:
     paid for. Answers in the file were paid for, and were in the ledger and in the audit log before.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
         """Open the file, and create it if it does not exist."""
         self.path = Path(path)
+        self._clock = clock
         self._lock = threading.Lock()
         written = read_format(self.path)
         if written is not None:
@@ -166,7 +169,7 @@ class JobStore:
             cursor.execute(
                 "INSERT INTO jobs (id, dataset, caller, kind, question, request_key, request_digest, "
                 "process, state, done, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting', 0, ?)",
-                (name, dataset, caller, kind, question, key, digest, os.getpid(), time.time()),
+                (name, dataset, caller, kind, question, key, digest, os.getpid(), self._clock()),
             )
             cursor.execute(
                 f"DELETE FROM jobs WHERE caller = ?1 AND dataset = ?2 AND NOT {_UNENDED} "  # noqa: S608
@@ -228,7 +231,7 @@ class JobStore:
             cursor.execute(
                 f"UPDATE jobs SET state = ?, error = ?, answer = ?, ended = ?, done = CASE ? WHEN 'done' "  # noqa: S608
                 f"THEN max(done, ifnull(planned, 0)) ELSE done END WHERE id = ? AND {_UNENDED}",
-                (state, error, answer, time.time(), state, job),
+                (state, error, answer, self._clock(), state, job),
             )
 
     def cancel(self, dataset: str, caller: str, job: str) -> None:
@@ -255,11 +258,10 @@ class JobStore:
             if not _is_alive(process):
                 self._interrupt(cursor, "process = ?", process)
 
-    @staticmethod
-    def _interrupt(cursor: sqlite3.Cursor, which: str, *values: object) -> None:
+    def _interrupt(self, cursor: sqlite3.Cursor, which: str, *values: object) -> None:
         cursor.execute(
             f"UPDATE jobs SET state = 'interrupted', ended = ? WHERE {_UNENDED} AND {which}",  # noqa: S608
-            (time.time(), *values),
+            (self._clock(), *values),
         )
 
     @contextlib.contextmanager

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from discreet.errors import DiscreetWarning, LedgerError, LedgerTampered, LedgerUnavailable, ParameterError
+from discreet.formatting import list_names
 from discreet.ledger import Ledger
 from discreet.pipeline.sources import resolve_source
 from discreet.query.curation import Curation
@@ -21,6 +22,7 @@ from discreet.server.connections import permitted_files
 from discreet.server.dataset import ledger_limits, load_schema, recognize_table
 from discreet.server.upgrade import read_formats
 from discreet.tables import open_table
+from discreet.tables.spark import is_spark_source, open_frame
 
 if TYPE_CHECKING:
     from discreet.schema import Schema
@@ -83,7 +85,17 @@ def _check_table_exists(entry: DatasetConfig) -> None:
 
 
 def _check_table(entry: DatasetConfig, schema: Schema) -> None:
-    """Refuse a table without rows or without a declared column."""
+    """Refuse a table without rows or without a declared column; rows in Spark are counted by the start."""
+    if is_spark_source(entry.table):
+        present = open_frame(entry.table).columns
+        needed = [*(column.name for column in schema.released), *filter(None, [schema.id_column])]
+        missing = [name for name in needed if name not in present]
+        if missing:
+            raise ParameterError(
+                f"datasets.{entry.name}.table of the configuration must have every column of its schema, and "
+                f"lacks {list_names(missing)}. Correct the schema, or name another table."
+            )
+        return
     with open_table(resolve_source(entry.table), schema=schema) as table:
         rows = table.batches(schema, rows=1)  # raises for declared columns that are missing
         if _is_file(entry.table) and next(rows, None) is None:
@@ -95,9 +107,8 @@ def _check_table(entry: DatasetConfig, schema: Schema) -> None:
 
 def _check_files(config: Config) -> None:
     """Refuse files of the service whose folder cannot be written to."""
-    paths = {"jobs": config.jobs}
-    if isinstance(config.audit_log, Path):
-        paths = {"audit_log": config.audit_log}
+    paths = {"audit_log": config.audit_log} if isinstance(config.audit_log, Path) else {}
+    paths["jobs"] = config.jobs  # after the log, beside which it is unless it is named
     if _is_file(config.access):
         paths["access"] = Path(config.access)
     for name, entry in config.datasets.items():
@@ -107,7 +118,7 @@ def _check_files(config: Config) -> None:
         if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
             raise ParameterError(
                 f"{key} of the configuration must be in a folder that can be written to, and "
-                f"{str(path.parent)!r} is not. Make it, or name another."
+                f"{str(path.parent)!r} is not. Create it, or name another."
             )
         if path.is_dir():
             raise ParameterError(

@@ -164,7 +164,7 @@ class QueryService:
         """
         with self._in_use():
             try:
-                self.check_running()
+                yield Step(self._check_running_of, caller)
                 self.audit_log.require()
                 match request:
                     case requests.AggregateRequest():
@@ -173,7 +173,7 @@ class QueryService:
                         response, receipts = self._train(caller, request, watch, run)
                     case _:
                         response, receipts = yield from self._answer_query(caller, request, key, watch)
-                self._check_access(caller)
+                yield Step(self._check_access_of, caller)
             except (DiscreetError, ApiException) as error:
                 self.record_refusal(caller, api_error_from(error).code, describe_request(request))
                 raise
@@ -330,7 +330,9 @@ class QueryService:
 
         def before(answered: int, planned: int) -> None:
             if answered:  # before the first one the caller was just authenticated
-                self._check_access(caller)
+                (refusal,) = self._check_access_of([caller])
+                if refusal is not None:
+                    raise refusal
             if watch is not None:
                 watch(answered, planned)
 
@@ -341,11 +343,16 @@ class QueryService:
         if self.access.stop_record(self.name) is not None:
             raise ApiException(STOPPED)
 
-    def _check_access(self, caller: Caller) -> None:
-        """Refuse an authenticated caller if the data set is stopped or the caller may no longer ask."""
+    def _check_running_of(self, callers: Sequence[Caller]) -> list[None]:
+        """Refuse all callers of a batch while a curator has stopped the data set."""
         self.check_running()
-        if not self.access.is_valid(caller, self.name):
-            raise ApiException(UNAUTHORIZED)
+        return [None] * len(callers)
+
+    def _check_access_of(self, callers: Sequence[Caller]) -> list[ApiException | None]:
+        """Return the refusal of each caller of a batch who may no longer ask; refuse all if it is stopped."""
+        self.check_running()
+        valid = self.access.are_valid(callers, self.name)
+        return [None if one else ApiException(UNAUTHORIZED) for one in valid]
 
     def record_refusal(self, caller: Caller | None, code: str, question: str) -> None:
         """Write to the audit log that a request was refused.

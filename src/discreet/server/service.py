@@ -69,7 +69,7 @@ class Service:
         with ExitStack() as resources:
             self.access = resources.enter_context(closing(AccessStore(config.access, sign_in=config.sign_in)))
             self.audit_log = resources.enter_context(closing(ServiceLog(config.audit_log)))
-            self.jobs = resources.enter_context(closing(JobStore(config.jobs)))
+            self.jobs = resources.enter_context(closing(JobStore(config.jobs, clock=self.access.now)))
             self.tokens = TokenAdmin(self.access, self.audit_log, self._set_limit)
             self.datasets = self._open(config, config.datasets)
             self._resources = resources.pop_all()

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from discreet.errors import ParameterError
-from discreet.server.callers import EVERY, ROLES, Role, check_grant
+from discreet.server.callers import EVERY, ROLES, Role
 from discreet.server.dataset_config import ConfigPart
 
 if TYPE_CHECKING:
@@ -117,10 +117,11 @@ class SignInConfig(ConfigPart):
             )
         for roles in (*self.subjects.values(), *self.groups.values()):
             for dataset, role in roles.items():
-                try:
-                    check_grant("person", dataset, role)
-                except ParameterError as problem:
-                    raise ValueError(f"subjects: {problem}") from None
+                if (role == "operator") > (dataset == EVERY):
+                    raise ValueError(
+                        f"subjects: must give operators {EVERY!r}, every data set, was {dataset!r}. Make "
+                        "them curators there, or write '*'"
+                    )
         return self
 
     def check_service(self, address: str | None, datasets: Iterable[str], *, secure: bool) -> None:
@@ -145,20 +146,23 @@ class SignInConfig(ConfigPart):
             for name in roles.keys() - {*known, EVERY}:
                 raise ValueError(
                     f"sign_in: must give roles on data sets of this configuration, and {name!r} is none. "
-                    f"There are {', '.join(known)}, and '*' for all"
+                    f"They are {', '.join(known)}, and '*' for all"
                 )
         if address is None and self.redirect_url is None:
             raise ValueError(
-                "sign_in: must have redirect_url where the service has no address. Add address: "
+                "sign_in.redirect_url: is required where the service has no address. Add address: "
                 "https://HOST to the configuration"
             )
         origin = (self.redirect_url or "").removesuffix(CALLBACK)
         if origin and address is not None and origin != address:
-            raise ValueError(f"sign_in: must have no redirect_url but {address}{CALLBACK}, has {origin}")
+            raise ValueError(
+                f"sign_in.redirect_url: must be {address}{CALLBACK}, as address says, was "
+                f"{self.redirect_url}. Leave it out"
+            )
         if origin and origin.startswith("https:") != secure:
             raise ValueError(
-                "sign_in: must have a redirect_url that begins with https:// where tls or behind_proxy is "
-                "given, and with http:// elsewhere"
+                "sign_in.redirect_url: must begin with https:// where tls or behind_proxy is given, and with "
+                "http:// elsewhere. Leave it out"
             )
 
     def without_people(self) -> SignInConfig:
@@ -198,7 +202,8 @@ class SignInConfig(ConfigPart):
         if not secret:
             raise ParameterError(
                 "sign_in.client_secret_file of the configuration must be a file with the client secret that "
-                f"the service can read, and {str(self.client_secret_file)!r} is not."
+                f"the service can read, and {str(self.client_secret_file)!r} is not. Write the secret into "
+                "it, with mode 0600 and the service's user as its owner."
             )
         return secret
 

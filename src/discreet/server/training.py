@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.arguments import nearest
 from discreet.errors import ParameterError
 from discreet.pipeline.training import make_learner, model_options
 
@@ -22,8 +23,10 @@ def make_model(request: TrainRequest, schema: Schema, privacy: Promise | None) -
     for name in request.parameters:
         # Checked before the parameters are passed by name: none may replace schema, privacy or ledger.
         if name not in names:
+            close = nearest(name, names)
             raise ParameterError(
                 f"parameters of {request.kind} must be among {', '.join(names)}, and {name!r} is not."
+                + ("" if close is None else f" Did you mean {close}?")
             )
     parameters: dict[str, Any] = dict(request.parameters)
     return make_learner(request.kind, schema=schema, privacy=privacy, **parameters)

@@ -389,4 +389,5 @@ def _error_text(error: Any) -> str:
         return "it must be the id of a receipt, such as 0a1b2c3d4e5f-7"
     text = _WORDS.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
     text = text.replace(" after validation", "").replace("Input should", "it must")
+    text = text.replace("greater than or equal to", "at least").replace("less than or equal to", "at most")
     return text[:1].lower() + text[1:]

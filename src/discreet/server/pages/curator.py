@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +107,8 @@ def summary_tiles(
         if used["limit"] is None:
             note = f"{format_spending(total)} of {describe_promise(total['limit'])}"
         else:
-            note = f"epsilon {formatting.number(used['epsilon'], rounding='up')} of {used['limit']:g}"
+            epsilon = formatting.number(used["epsilon"], rounding="up")
+            note = f"epsilon {epsilon} so far, {used['limit']:g} at most"
         spent = CuratorTile(kind=kind, title="Spent by all", amount=format_share(share), note=note)
     charges = int(total["spent"]["charges"])
     return (
@@ -128,8 +130,10 @@ def spending_view(overview: Mapping[str, Any], spending: Mapping[str, Any]) -> S
     """Return the chart of spending and the table below it."""
     currency, limit = account_currency(overview["total"])
     name = currency or "rho"
-    # Receipts have times to the minute; the last charge of a minute is where its step ends.
-    last = {step["when"]: step["spent"].get(name, 0.0) for step in spending["steps"]}
+    # Receipts have times to the minute; the last charge of a minute is where its step ends. The order is that
+    # of the ledger: a charge of a clock that was set back is drawn at the time of the one before.
+    times = itertools.accumulate((step["when"] for step in spending["steps"]), max)
+    last = {when: step["spent"].get(name, 0.0) for when, step in zip(times, spending["steps"], strict=True)}
     symbol = currency_symbol(name)
     return SpendingView(
         caption=f"{symbol} spent over time"
@@ -201,10 +205,11 @@ def _attack_summary(guesses: Sequence[Mapping[str, Any]]) -> str:
     if gain < _NOTHING:
         return "All answers together make no column easier to guess than without them."
     guess = guesses[k]
-    how = "hardly" if gain < _HARDLY else "somewhat" if gain < _SOMEWHAT else "much"
+    little = "help an attacker somewhat" if gain < _SOMEWHAT else "help an attacker a lot"
+    how = "hardly help an attacker" if gain < _HARDLY else little
     before, after = _error(guess, guess["without"]), _error(guess, guess["error"])
     return (
-        f"All answers together help an attacker {how}: most with {formatting.name(guess['column'])}, where "
+        f"All answers together {how}, most with {formatting.name(guess['column'])}, where "
         f"the error of a guess falls from {before} to {after}, by {formatting.percent(gain, rounding='up')}."
     )
 

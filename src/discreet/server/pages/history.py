@@ -248,23 +248,28 @@ class PaidQuery:
 
 
 def paid_queries(entries: Sequence[Mapping[str, Any]]) -> list[PaidQuery]:
-    """Return the queries of charges, newest first.
+    """Return the queries of charges, newest first; equal charges of a model or a program are one.
 
     Parameters
     ----------
     entries : sequence of mapping
         Charges as :meth:`Service.history` returns them, oldest first.
     """
-    return [
-        PaidQuery(
+    found: list[PaidQuery] = []
+    for entry in reversed(entries):
+        paid = PaidQuery(
             question=question_words(entry["asked"], entry["what"]),
             receipts=(entry["receipt"],),
             cost=tuple(entry["cost"]),
             when=entry["when"],
             said=bool(entry["asked"].get("said")),
         )
-        for entry in reversed(entries)
-    ]
+        alike = found and replace(found[-1], receipts=(), cost=()) == replace(paid, receipts=(), cost=())
+        if alike and not paid.said:
+            newer = found.pop()
+            paid = replace(paid, receipts=newer.receipts + paid.receipts, cost=newer.cost + paid.cost)
+        found.append(paid)
+    return found
 
 
 _MOST = 100  # charges that a page shows; the downloads have the last 1000
@@ -394,7 +399,7 @@ def history_lines(
     return [
         HistoryLine(
             href="" if result is None else f"{base}/answers/{','.join(paid.receipts)}",
-            question=paid.question,
+            question=paid.question + (f", {len(paid.receipts)} times" if len(paid.receipts) > 1 else ""),
             answer="in the download" if result is None else _summarize(result)[0],
             interval="" if result is None else _summarize(result)[1],
             cost=budget.format_cost(paid.cost),

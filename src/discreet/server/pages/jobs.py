@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +109,7 @@ def job_view(job: StoredJob, base: str, now: float) -> JobView:
     """
     fields = job_fields(job)
     error = fields["error"] or {}
+    hint = error.get("hint", "")  # which the message of a refused expression repeats
     planned = job.planned or 0
     return JobView(
         id=job.id,
@@ -121,8 +121,8 @@ def job_view(job: StoredJob, base: str, now: float) -> JobView:
         done=min(job.done, planned),
         planned=planned,
         age=_age(job, now),
-        note=error.get("message", "") or fields["note"],
-        hint=error.get("hint", ""),
+        note=error.get("message", "").removesuffix(hint).strip() or fields["note"],
+        hint=hint,
         is_open=job.state in OPEN,
         can_be_canceled=job.state in ("waiting", "running"),
     )
@@ -240,7 +240,7 @@ def _jobs_page(
 ) -> Response:
     """Return the list of jobs above the form of a model with its errors."""
     stored = page_request.service.jobs.jobs_of(page_request.target.name, page_request.caller.name)
-    now = time.time()
+    now = page_request.service.access.now()
     schema = page_request.target.dataset.schema
     return page_request.render(
         "jobs.html.j2",
@@ -262,7 +262,7 @@ def _job_page(page_request: PageRequest) -> Response:
     if job.state == "done" and not is_stopped:
         content = page_request.service.jobs.answer(job.id)
     answer = None if content is None else json.loads(content)
-    view = job_view(job, page_request.base, time.time())
+    view = job_view(job, page_request.base, page_request.service.access.now())
     return page_request.render(
         "job.html.j2",
         job=view,

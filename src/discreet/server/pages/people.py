@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from discreet import formatting
 from discreet.errors import DiscreetError
 from discreet.formatting import currency_symbol, format_amounts, format_share
 from discreet.privacy.promises import describe_promise
@@ -212,7 +213,7 @@ def _days(text: str) -> int:
 
 
 def _limit(page_request: PageRequest, text: str) -> Any:
-    """Return the promise of a limit in the currency of the total; None for an empty text."""
+    """Return the promise of a limit of the kind of the total; None for an empty text."""
     cleaned = text.strip()
     if not cleaned:
         return None
@@ -222,17 +223,21 @@ def _limit(page_request: PageRequest, text: str) -> Any:
         amount = float("nan")
     if not 0 < amount < float("inf"):
         raise _invalid("A limit must be a number above 0.", "Or leave it empty.")
-    limit: dict[str, Any] = {_currency(page_request): amount}
-    return Limit(**limit).promise(page_request.target.dataset.schema)
+    name, _, rest = _limit_kind(page_request)
+    return Limit(**{name: amount, **rest}).promise(page_request.target.dataset.schema)
 
 
 def _invalid(message: str, hint: str) -> ApiException:
     return ApiException(ApiError(code="invalid", message=message, hint=hint))
 
 
-def _currency(page_request: PageRequest) -> str:
-    name, _ = account_currency(page_request.target.budget(page_request.caller)["total"])
-    return name or "rho"
+def _limit_kind(page_request: PageRequest) -> tuple[str, str, dict[str, Any]]:
+    """Return key, text of the delta and other keys of a limit, as the limit of the data set has them."""
+    total = page_request.target.budget(page_request.caller)["total"]
+    if total["limit"]["kind"] == "approx-dp":
+        delta: float = total["limit"]["delta"]
+        return "epsilon", formatting.number(delta, rounding="down"), {"delta": delta}
+    return account_currency(total)[0] or "rho", "", {}
 
 
 def _page(
@@ -247,6 +252,7 @@ def _page(
     """Return the page, with a notice, an error, new tokens or the fields of a refused form if given."""
     service = page_request.target
     accounts = service.list_allocations()
+    name, delta, _ = _limit_kind(page_request)
     return page_request.render(
         "people.html.j2",
         status=200 if problem is None else problem.status,
@@ -256,7 +262,8 @@ def _page(
         fresh_text="\n".join(f"{name},{token}" for name, token in (fresh or {}).items()),
         order=order,
         allocation=allocation,
-        letter=currency_symbol(_currency(page_request)),
+        letter=currency_symbol(name),
+        delta=delta,
         tokens=token_lines(service.tokens()),
         analysts=[allocation_line(one, one["group"] or "") for one in accounts["analysts"]],
         groups=[allocation_line(one, ", ".join(one["members"])) for one in accounts["groups"]],
