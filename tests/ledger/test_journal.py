@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import shutil
 import signal
 import sqlite3
 import sys
+import threading
 import time
 import traceback
 from functools import partial
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from discreet.errors import LedgerTampered
+from discreet.errors import LedgerTampered, LedgerUnavailable
 from discreet.ledger import Ledger
-from discreet.ledger import _journal as journal
+from discreet.ledger import _connections as connections
 from discreet.ledger import _sqlite as sqlite
 from discreet.noise import Stream
 from discreet.privacy.promises import PureDP
@@ -160,56 +163,130 @@ def test_a_process_that_keeps_another_from_closing_for_a_moment_leaves_a_whole_f
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "survey.ledger"
-    checkpoint, modes = journal._checkpoint, []
+    complete, attempts = connections.complete_file, []
 
-    def busy_at_first(connection: sqlite3.Connection, mode: str) -> bool:
-        modes.append(mode)
-        return modes.count("TRUNCATE") > 2 and checkpoint(connection, mode)
+    def busy_at_first(connect: Callable[[], sqlite3.Connection], *arguments: Any) -> bool:
+        def connect_later() -> sqlite3.Connection:
+            attempts.append(1)
+            if len(attempts) < 3:
+                raise sqlite3.OperationalError("database is locked")
+            return connect()
 
+        return complete(connect_later, *arguments)
+
+    monkeypatch.setattr(connections, "complete_file", busy_at_first)
     with Ledger.open(path) as ledger:
         ledger.charge(TENTH)
-        monkeypatch.setattr(journal, "_checkpoint", busy_at_first)
-    assert modes.count("TRUNCATE") == 4  # two in vain, one before the mark and one after it
+    assert len(attempts) == 3
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
     with Ledger.open(copied(path)) as copy:
         assert copy.spent().charges == 1
 
 
-@pytest.mark.slow
-def test_a_reader_that_is_killed_while_another_closes_leaves_a_whole_file(
+def test_a_file_that_another_process_uses_keeps_its_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "survey.ledger"
+    # To another connection as to a process that is killed afterwards.
+    monkeypatch.setattr(connections, "complete_file", lambda *_: False)
+    with Ledger.open(path) as ledger:
+        ledger.charge(TENTH)
+    assert connections.journal_path(path).exists()
+    with pytest.raises(LedgerTampered):
+        Ledger.open(copied(path))
+    monkeypatch.undo()
+    with Ledger.open(path) as ledger:
+        assert ledger.spent().charges == 1
+    assert [file.name for file in tmp_path.iterdir() if "copy" not in file.name] == [path.name]
+
+
+def test_without_its_guard_a_closed_connection_would_raise_a_false_alarm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "survey.ledger"
+    monkeypatch.setattr(connections, "complete_file", lambda *_: False)
+    monkeypatch.setattr(connections, "_keep_journal", lambda _: contextlib.nullcontext())
+    with Ledger.open(path) as ledger:
+        ledger.charge(TENTH)
+    with pytest.raises(LedgerTampered):
+        Ledger.open(path)
+
+
+def test_a_ledger_that_is_opened_and_closed_all_the_time_is_never_seen_without_its_journal(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "survey.ledger"
     Ledger.open(path).close()
-    reading, note = os.pipe()
+    ended, looks = threading.Event(), []
+
+    def look() -> None:
+        other = sqlite.SqliteFile(str(path), timeout=60)
+        while not ended.is_set():
+            looks.append(connections.lacks_journal(path, lambda: other._header()[1]))
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    for _ in range(50):
+        with Ledger.open(path) as ledger:
+            ledger.charge(TENTH)
+    ended.set()
+    watcher.join()
+    assert looks
+    assert not any(looks)
+
+
+@pytest.mark.parametrize(
+    ("marks", "journals", "lacks"),
+    [
+        ([0], [], False),
+        ([1], [True], False),
+        ([1, 1], [False, False], True),
+        ([1, 2], [False], False),  # it was closed meanwhile
+        ([1, 3, 3], [False, False, False], True),  # closed, opened, and then alone
+        ([1, 3], [False, True], False),
+        ([1, 3, 5, 7, 9, 11, 12], [False] * 6, False),  # opened and closed between any two looks
+    ],
+)
+def test_only_a_generation_that_stays_without_a_journal_lacks_it(
+    monkeypatch: pytest.MonkeyPatch, marks: list[int], journals: list[bool], lacks: bool
+) -> None:
+    generations, found = iter(marks), iter(journals)
+    monkeypatch.setattr(connections, "journal_path", lambda _: SimpleNamespace(exists=lambda: next(found)))
+    assert (
+        connections.lacks_journal(pathlib.Path("survey.ledger"), lambda: next(generations) * 256 + 5) is lacks
+    )
+    assert not list(generations)
+
+
+@pytest.mark.slow
+def test_a_reader_that_is_killed_while_another_closes_leaves_a_ledger_that_opens(tmp_path: Path) -> None:
+    path = tmp_path / "survey.ledger"
+    Ledger.open(path).close()
+    charged, reading = os.pipe(), os.pipe()
 
     def read_for_ever() -> None:
+        os.read(charged[0], 1)
         store = sqlite.SqliteFile(str(path), timeout=60)
         with store.read() as transaction:
             transaction.head()
-            os.write(note, b".")
+            os.write(reading[1], b".")
             signal.pause()
 
-    with Ledger.open(path) as ledger:
-        for _ in range(5):
-            ledger.charge(TENTH)
-        reader = forked(read_for_ever)
-        os.read(reading, 1)
-
-        def tried_then_killed(connection: sqlite3.Connection) -> bool:
-            closed = journal.close_mark(connection)
-            if not killed:
-                os.kill(reader, signal.SIGKILL)
-                killed.append(ended(reader))
-                assert not closed
-            return closed
-
-        killed: list[int] = []
-        monkeypatch.setattr(sqlite, "close_mark", tried_then_killed)
-    assert killed == [-signal.SIGKILL]
-    assert not journal.journal_path(path).exists()
+    reader = forked(read_for_ever)
+    try:
+        with Ledger.open(path) as ledger:
+            for _ in range(5):
+                ledger.charge(TENTH)
+            os.write(charged[1], b".")
+            os.read(reading[0], 1)
+        assert connections.journal_path(path).exists()
+    finally:
+        os.kill(reader, signal.SIGKILL)
+        assert ended(reader) == -signal.SIGKILL
     with Ledger.open(path) as opened:
         opened.check()
         assert opened.spent().charges == 5
+    assert not connections.journal_path(path).exists()
     with Ledger.open(copied(path)) as copy:
         assert copy.spent().charges == 5
 
@@ -221,11 +298,83 @@ def test_a_file_that_changed_hands_is_not_marked_as_whole(tmp_path: Path) -> Non
         ledger.charge(TENTH)
         copied(path, older.name)  # marked as open, without the last charges
         with contextlib.closing(sqlite3.connect(path)) as connection:
-            last = journal.last_row(connection)
+            last = connections.last_row(connection)
     with contextlib.closing(sqlite3.connect(older, isolation_level=None)) as connection:
-        journal.mark_left_open(connection, last)
+        assert not connections.write_closed_mark(connection, last)
     with pytest.raises(LedgerTampered):
         Ledger.open(older)
+
+
+@pytest.mark.slow
+def test_parent_and_child_of_a_fork_charge_one_ledger_whichever_closes_first(tmp_path: Path) -> None:
+    path = tmp_path / "survey.ledger"
+    charged, closed = os.pipe(), os.pipe()
+    ledger = Ledger.open(path)
+    ledger.charge(TENTH)
+
+    def charge_before_and_after_the_parent_closes() -> None:
+        ledger.charge(TENTH)
+        os.write(charged[1], b".")
+        os.read(closed[0], 1)
+        for _ in range(3):
+            ledger.charge(TENTH)
+        ledger.close()
+
+    child = forked(charge_before_and_after_the_parent_closes)
+    os.read(charged[0], 1)
+    ledger.close()
+    os.write(closed[1], b".")
+    assert ended(child) == 0
+    with Ledger.open(path) as again:
+        again.check()
+        assert again.spent().charges == 5
+
+
+@pytest.mark.slow
+def test_without_closing_before_the_fork_charges_of_the_child_would_be_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_FORK_PATIENCE", 0.0)
+    monkeypatch.setattr(connections.FilePool, "close", lambda _: None)
+    path = tmp_path / "survey.ledger"
+    ledger = Ledger.open(path)
+    ledger.charge(TENTH)
+
+    def charge_with_inherited_locks() -> None:
+        with pytest.raises(LedgerUnavailable, match="while this process was forked"):
+            ledger.charge(TENTH)
+
+    assert ended(forked(charge_with_inherited_locks)) == 0
+    monkeypatch.undo()
+    ledger.close()
+    with Ledger.open(path) as again:
+        assert again.spent().charges == 1
+
+
+@pytest.mark.slow
+def test_a_fork_waits_for_the_transactions_of_other_threads(tmp_path: Path) -> None:
+    path = tmp_path / "survey.ledger"
+    with Ledger.open(path, limit=WHOLE) as ledger:
+        stop = threading.Event()
+        counts: list[int] = []
+
+        def charge() -> None:
+            while not stop.is_set():
+                ledger.charge(TENTH)
+                counts.append(1)
+
+        threads = [threading.Thread(target=charge) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            children = [forked(lambda: ledger.charge(TENTH)) for _ in range(5)]
+            assert [ended(child) for child in children] == [0] * 5
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        ledger.check()
+        assert ledger.spent().charges == len(counts) + 5
 
 
 def _charge_for_ever(path: Path, acknowledged: Path, seed: int) -> None:

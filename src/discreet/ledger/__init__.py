@@ -5,8 +5,8 @@ creates and opens it; ``backup`` makes copies of it and restores them. ``_charge
 write to it, under the limits of ``_caps``, which ``_allocations`` changes for owners and groups; ``_account``
 says what they leave. ``records`` defines the rows of its record and reads charges back from them;
 ``_verification`` replays the record for ``Ledger.check``. ``transaction`` buffers what one transaction reads
-and writes; ``_store`` is the interface to a database, and ``_sqlite`` (with ``_journal``) and ``postgres``
-implement it. ``audit_log`` is the hash-chained log of events that is kept beside a ledger.
+and writes; ``_store`` is the interface to a database, and ``_sqlite`` (with ``_connections``)
+and ``postgres`` implement it. ``audit_log`` is the hash-chained log of events that is kept beside a ledger.
 """
 
 from __future__ import annotations

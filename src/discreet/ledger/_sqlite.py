@@ -8,19 +8,17 @@ import sqlite3
 import threading
 import time
 import weakref
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from discreet.errors import DiscreetError, LedgerError, LedgerTampered, LedgerUnavailable, NotALedger
 from discreet.file_system import BINARY, sync_to_disk
-from discreet.ledger._journal import (
-    close_mark,
+from discreet.ledger._connections import (
+    FilePool,
+    OpenFile,
     format_number,
     journal_path,
     lacks_journal,
-    last_row,
-    mark_left_open,
     require_open,
 )
 from discreet.ledger._store import PooledStore, Store
@@ -84,34 +82,7 @@ class _SqliteTransaction(Transaction):
         return iter(self._connection.execute(sql, values))
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenFile:
-    """Connection, with path, device and inode of the file that it was opened on."""
-
-    connection: sqlite3.Connection
-    file: tuple[int, int]
-    path: Path
-
-    def close(self) -> None:
-        """Close the connection; if it is the last one, the file is complete without its journal."""
-        closed, last = False, []
-        # A failure leaves mark and journal as they are, and the ledger opens with them.
-        with contextlib.suppress(sqlite3.Error):
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
-            closed = close_mark(self.connection)
-            last = last_row(self.connection)
-        # Closing undoes what was not committed, also where a rollback itself would fail.
-        self.connection.close()
-        if closed or not last or journal_path(self.path).exists():
-            return
-        with contextlib.suppress(OSError, sqlite3.Error):
-            if _file_number(self.path) == self.file:
-                with contextlib.closing(_writable(self.path, timeout=0)) as connection:
-                    mark_left_open(connection, last)
-
-
-class SqliteFile(PooledStore[_OpenFile]):
+class SqliteFile(PooledStore[OpenFile]):
     """Ledger in one file: WAL with full synchronization, one writer at a time, mode 0600.
 
     Parameters
@@ -121,6 +92,8 @@ class SqliteFile(PooledStore[_OpenFile]):
     timeout : float
         Seconds to wait for other writers.
     """
+
+    pool_type = FilePool
 
     def __init__(self, path: str, timeout: float) -> None:
         super().__init__(timeout)
@@ -243,7 +216,7 @@ class SqliteFile(PooledStore[_OpenFile]):
             raise
         self._pool.keep(open_file)
 
-    def _undo(self, open_file: _OpenFile | None, error: BaseException) -> None:
+    def _undo(self, open_file: OpenFile | None, error: BaseException) -> None:
         if open_file is None:
             return
         if isinstance(error, DiscreetError) and not isinstance(error, LedgerError):
@@ -253,7 +226,7 @@ class SqliteFile(PooledStore[_OpenFile]):
                 return
         open_file.close()
 
-    def _connect(self) -> _OpenFile:
+    def _connect(self) -> OpenFile:
         """Return a new connection to the file, unless it lacks the journal that it needs."""
         if not self.exists():
             raise self._unavailable(FileNotFoundError("the file is gone"))
@@ -264,25 +237,14 @@ class SqliteFile(PooledStore[_OpenFile]):
                 "the journal too, or put a backup in its place with `discreet ledger restore`. To copy a "
                 "ledger that is in use, run `discreet ledger backup`."
             )
-        connection = _writable(self._path, self._timeout)
         try:
-            connection.execute("PRAGMA synchronous = FULL")
-            # On macOS a plain fsync leaves the charge in the disk's cache; elsewhere this changes nothing.
-            connection.execute("PRAGMA fullfsync = ON")
-            connection.execute("PRAGMA trusted_schema = OFF")
-            return _OpenFile(connection, _file_number(self._path), self._path)
-        except BaseException:
-            # Also when interrupted: nobody else has a reference to close it by.
-            connection.close()
-            raise
+            return OpenFile.open(self._path, self._timeout)
+        except OSError as error:
+            raise self._unavailable(error) from error
 
-    def _check_same_file(self, open_file: _OpenFile) -> None:
+    def _check_same_file(self, open_file: OpenFile) -> None:
         """Refuse a connection whose file was moved or replaced, since its charges would be lost."""
-        try:
-            same = _file_number(self._path) == open_file.file
-        except OSError:
-            same = False
-        if not same:
+        if not open_file.is_in_place():
             raise self._unavailable(FileNotFoundError("the file was moved or replaced"))
 
     @property
@@ -423,22 +385,6 @@ class Memory(Store):
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
-
-
-def _writable(path: Path, timeout: float) -> sqlite3.Connection:
-    """Return a connection that writes to a file and never creates one that was just removed."""
-    return sqlite3.connect(
-        f"{path.as_uri()}?mode=rw",
-        uri=True,
-        timeout=timeout,
-        isolation_level=None,
-        check_same_thread=False,
-    )
-
-
-def _file_number(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_dev, status.st_ino
 
 
 def _begin_reading(connection: sqlite3.Connection) -> None:

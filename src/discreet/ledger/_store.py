@@ -21,7 +21,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from copy import copy
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from discreet.batching import BatchExecutor
 from discreet.errors import LedgerError, LedgerUnavailable
@@ -226,11 +226,14 @@ class PooledStore(Store, Generic[C]):
 
     lasting = True
 
+    pool_type: ClassVar[type[ConnectionPool[Any]]] = ConnectionPool
+    """Class of the pool of its connections."""
+
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
         # Weak: a finalizer of the store holds the pool, and runs only once nothing refers to the store.
         write_batch = weakref.WeakMethod(self._write_batch)
-        self._pool: ConnectionPool[C] = ConnectionPool(lambda take: write_batch()(take))  # type: ignore[misc]
+        self._pool: ConnectionPool[C] = self.pool_type(lambda take: write_batch()(take))  # type: ignore[misc]
 
     def write_all(self, operations: Sequence[Callable[[Transaction], T]]) -> list[T | Exception]:
         """Execute operations under the write lock, and return their results once they are durable."""
