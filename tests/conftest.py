@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import inspect
 import itertools
 import os
 import sys
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import certifi
 import duckdb
+import httpx
 import pytest
 from hypothesis import settings
 
@@ -45,6 +47,14 @@ def _one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("SSL_CERT_FILE", str(file))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patient_requests() -> None:
+    """Let requests of tests wait longer than the five seconds of httpx: a busy machine may need them."""
+    patient = vars(httpx.Timeout(600))
+    for function in (httpx.get, httpx.Client.__init__, httpx.AsyncClient.__init__):
+        vars(inspect.signature(function).parameters["timeout"].default).update(patient)
 
 
 @pytest.fixture(scope="session", autouse=True)
