@@ -273,13 +273,14 @@ class OpenFile:
             last = last_row(self.connection)
             if not self.is_in_place():  # nobody charges a file that was moved while it was open
                 write_closed_mark(self.connection, last)
-        with _keep_journal(self.path):
-            # Closing undoes what was not committed, also where a rollback itself would fail.
-            self.connection.close()
-        if _CONNECTIONS.remove(self.file) and last and self.is_in_place():
-            with contextlib.suppress(OSError, sqlite3.Error):
-                connect = partial(writable, self.path, timeout=0, locking_mode="EXCLUSIVE")
-                complete_file(connect, self.path, last)
+        with _CONNECTIONS.closing(self.file):
+            with _keep_journal(self.path):
+                # Closing undoes what was not committed, also where a rollback itself would fail.
+                self.connection.close()
+            if _CONNECTIONS.remove(self.file) and last and self.is_in_place():
+                with contextlib.suppress(OSError, sqlite3.Error):
+                    connect = partial(writable, self.path, timeout=0, locking_mode="EXCLUSIVE")
+                    complete_file(connect, self.path, last)
 
     def is_in_place(self) -> bool:
         """Return whether the file is still at its path."""
@@ -325,8 +326,10 @@ class _Connections:
     def __init__(self) -> None:
         self.forking = False
         self.pools: weakref.WeakSet[FilePool] = weakref.WeakSet()
-        self._changed = threading.Condition(threading.Lock())
+        # Reentrant: the garbage collector may close a ledger while this thread holds the lock.
+        self._changed = threading.Condition(threading.RLock())
         self._numbers: Counter[FileNumber] = Counter()
+        self._closing: Counter[FileNumber] = Counter()
         self._inherited: set[FileNumber] = set()
 
     def add(self, file: FileNumber) -> None:
@@ -343,9 +346,19 @@ class _Connections:
     def remove(self, file: FileNumber) -> bool:
         """Count a connection that was closed; return whether it was the last one to its file."""
         with self._changed:
-            self._numbers[file] -= 1
-            self._numbers += Counter()  # forgets the zeros
+            _subtract(self._numbers, file)
             return file not in self._numbers
+
+    @contextlib.contextmanager
+    def closing(self, file: FileNumber) -> Iterator[None]:
+        """Return a context in which one connection is closed by means of others; forks wait for its end."""
+        with self._changed:
+            self._closing[file] += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                _subtract(self._closing, file)
 
     def before_fork(self) -> None:
         """Close idle connections and wait for the others; hold the lock until the fork is made."""
@@ -355,15 +368,16 @@ class _Connections:
             for pool in list(self.pools):
                 pool.close()
             self._changed.acquire()
-            if not self._numbers or time.monotonic() > end:
+            if not (self._numbers or self._closing) or time.monotonic() > end:
                 return
             self._changed.release()
             time.sleep(0.002)
 
     def after_fork_in_child(self) -> None:
         """Refuse files to which this process inherited connections, and go on."""
-        self._inherited |= set(self._numbers)
+        self._inherited |= {*self._numbers, *self._closing}
         self._numbers.clear()
+        self._closing.clear()
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -371,6 +385,13 @@ class _Connections:
         self.forking = False
         self._changed.notify_all()
         self._changed.release()
+
+
+def _subtract(numbers: Counter[FileNumber], file: FileNumber) -> None:
+    """Subtract 1 from a file's number, and forget the file at 0."""
+    numbers[file] -= 1
+    if not numbers[file]:
+        del numbers[file]
 
 
 _CONNECTIONS = _Connections()
