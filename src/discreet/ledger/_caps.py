@@ -35,7 +35,7 @@ from discreet.privacy.promises import (
 )
 from discreet.privacy.receipt import canonical
 from discreet.privacy.renyi import LEAST, MOST, best_order, pool
-from discreet.privacy.rounding import ZERO, Amount, exact, exp_up, float_down, float_up
+from discreet.privacy.rounding import ZERO, Amount, exact, exp_up, float_down, ratio_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -156,7 +156,7 @@ class Caps:
                     f"{type(limit).__name__}. Use limit=None to record without a limit."
                 )
         if not isinstance(limit, ErrorFloor):
-            limit = dataclasses.replace(limit, total_variation=float_down(samplers.exact))
+            limit = dataclasses.replace(limit, total_variation=samplers.float_down())
         return cls(limit=limit, amounts=tuple(sorted(amounts.items())))
 
     @classmethod
@@ -298,7 +298,7 @@ class Caps:
 
     def _exceeded_currencies(self, spent: Spending) -> list[str]:
         """Return the currencies whose cap the spending exceeds."""
-        return [currency for currency, cap in self.amounts if self._spent(spent, currency) > cap]
+        return [currency for currency, cap in self.amounts if self._spent(spent, currency).count > cap.count]
 
     def holds(self, spent: Spending) -> bool:
         """Return whether spending keeps the limit, as all does that was admitted charge by charge."""
@@ -313,8 +313,8 @@ class Caps:
         exceeded = [name for name in self._exceeded_currencies(before + cost) if name in paid] or paid
         currency = "queries" if "queries" in exceeded else exceeded[0]
         cap, amount = caps[currency], float(self._spent(cost, currency))
-        takes = format_share(amount / float_down(cap.exact)) if cap else "more than all"
-        rest = format_share(left[currency] / float_down(cap.exact), up=False) if left[currency] else "nothing"
+        takes = format_share(amount / cap.float_down()) if cap else "more than all"
+        rest = format_share(left[currency] / cap.float_down(), up=False) if left[currency] else "nothing"
         # What is asked of one of the small reserves beside the pool is said of that reserve.
         part = "it" if currency in ("rho", "epsilon") else f"its {currency}"
         whose = "" if scope == TOTAL else f" for {scope!r}"
@@ -323,29 +323,29 @@ class Caps:
             f"Not enough budget{whose}: this takes {takes} of {part} and {rest} is left{why}.",
             asked=amount,
             left=left[currency],
-            limit=float_down(cap.exact),
+            limit=cap.float_down(),
             currency=currency,
             scope=scope,
         )
 
     def left(self, spent: Spending) -> dict[str, float]:
         """Return what is left in each currency, rounded down; nothing once any cap is passed."""
-        fits = self.plan is None and self._fits(spent)
-        return {
-            currency: float_down(cap.less(self._spent(spent, currency)).exact) if fits else 0.0
-            for currency, cap in self.amounts
-        }
+        if self.plan is not None or any(getattr(spent, name) for name in self._refused_kinds):
+            return {currency: 0.0 for currency, _ in self.amounts}
+        spaces = {currency: cap.count - self._spent(spent, currency).count for currency, cap in self.amounts}
+        fits = min(spaces.values(), default=0) >= 0
+        return {currency: Amount(space).float_down() if fits else 0.0 for currency, space in spaces.items()}
 
     def share(self, spent: Spending) -> float:
         """Return the part of the budget that spending uses, rounded up: of the cap that is nearest."""
         if self.plan is not None:
             return 1.0
         shares = [
-            Fraction(amount.count, cap.count) if cap else Fraction(1)
+            ratio_up(amount.count, cap.count) if cap.count else 1.0
             for currency, cap in self.amounts
-            if (amount := self._spent(spent, currency))
+            if (amount := self._spent(spent, currency)).count
         ]
-        return float_up(max(shares, default=Fraction(0)))
+        return max(shares, default=0.0)
 
     def share_of(self, cost: Spending) -> float:
         """Return the part of the whole budget that a charge takes, infinite for a kind that is refused.
@@ -383,9 +383,9 @@ class Caps:
         if self.plan is not None or any(getattr(cost, name) for name in self._refused_kinds):
             return 0
         counts = [
-            cap.less(self._spent(spent, currency)).count // each.count
+            max(0, cap.count - self._spent(spent, currency).count) // each.count
             for currency, cap in self.amounts
-            if (each := self._spent(cost, currency))
+            if (each := self._spent(cost, currency)).count
         ]
         return min(counts, default=None)
 

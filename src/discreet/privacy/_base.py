@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from discreet.arguments import CheckedArguments
@@ -183,9 +184,9 @@ class Promise(metaclass=CheckedArguments):
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, from which :func:`promise_from_dict` makes an equal promise."""
         values: dict[str, Any] = {"kind": self.kind}
-        for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            values[item.name] = list(value) if isinstance(value, tuple) else value
+        for name in _field_names(type(self)):
+            value = getattr(self, name)
+            values[name] = list(value) if isinstance(value, tuple) else value
         return values
 
     def __repr__(self) -> str:
@@ -202,6 +203,12 @@ class Promise(metaclass=CheckedArguments):
 
 
 _COMMON = frozenset(item.name for item in dataclasses.fields(Promise))
+
+
+@cache
+def _field_names(kind: type[Promise]) -> tuple[str, ...]:
+    """Return the names of the fields of one kind of promise, in their order."""
+    return tuple(item.name for item in dataclasses.fields(kind))
 
 
 def set_field(target: object, name: str, value: object) -> None:

@@ -196,9 +196,12 @@ class Spending:
                     f"{name} must be the same for all charges that are added up: {mine!r} here, "
                     f"{theirs!r} there. Keep one ledger for each, or restate the promise."
                 )
-        costs = dict(self.columns)
-        for name, cost in other.columns:
-            costs[name] = costs[name] + cost if name in costs else cost
+        columns = self.columns
+        if other.columns:
+            costs = dict(columns)
+            for name, cost in other.columns:
+                costs[name] = costs[name] + cost if name in costs else cost
+            columns = tuple(sorted(costs.items()))
         # A proof in real numbers anywhere makes the total no stronger than that.
         real = "real" in (self.arithmetic, other.arithmetic)
         return Spending(
@@ -207,9 +210,9 @@ class Spending:
             neighbors=self.neighbors or other.neighbors,
             covers=covers,
             order=self.order,
-            columns=tuple(sorted(costs.items())),
-            unpromised=tuple(sorted({*self.unpromised, *other.unpromised})),
-            assumes=tuple(sorted({*self.assumes, *other.assumes})),
+            columns=columns,
+            unpromised=_union(self.unpromised, other.unpromised),
+            assumes=_union(self.assumes, other.assumes),
             arithmetic="real" if real else "exact",
             **{name: getattr(self, name) + getattr(other, name) for name in AMOUNTS},
         )
@@ -452,6 +455,11 @@ class Spending:
 
 
 _NAMES = tuple(item.name for item in dataclasses.fields(Spending))
+
+
+def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    """Return texts of two sorted tuples, sorted, each once; a ledger mostly adds up equal ones."""
+    return first if first == second else tuple(sorted({*first, *second}))
 
 
 def _promise_cost(promise: Promise, order: float | None) -> Spending:

@@ -50,20 +50,36 @@ def exact(value: float) -> Fraction:
 
 def float_up(value: Fraction) -> float:
     """Return the smallest 64-bit number that prints at least `value`; infinity past the range."""
-    try:
-        near = float(value)
-    except OverflowError:
-        return math.inf
-    return near if exact(near) >= value else math.nextafter(near, math.inf)
+    return ratio_up(value.numerator, value.denominator)
 
 
 def float_down(value: Fraction) -> float:
     """Return the largest 64-bit number that prints at most `value`."""
+    return ratio_down(value.numerator, value.denominator)
+
+
+def ratio_up(above: int, below: int) -> float:
+    """Return the smallest 64-bit number that prints at least ``above / below``; infinity past the range."""
+    # Python divides whole numbers to the nearest 64-bit number, however large they are. They are compared
+    # by products: a fraction would first be reduced, which takes most of the time.
     try:
-        near = float(value)
+        near = above / below
+    except OverflowError:
+        return math.inf
+    printed = exact(near)
+    enough = printed.numerator * below >= above * printed.denominator
+    return near if enough else math.nextafter(near, math.inf)
+
+
+def ratio_down(above: int, below: int) -> float:
+    """Return the largest 64-bit number that prints at most ``above / below``."""
+    try:
+        near = above / below
     except OverflowError:
         return math.nextafter(math.inf, 0.0)
-    return near if exact(near) <= value else math.nextafter(near, -math.inf)
+    printed = exact(near)
+    enough = printed.numerator * below <= above * printed.denominator
+    return near if enough else math.nextafter(near, -math.inf)
 
 
 @dataclass(frozen=True, slots=True, order=True, repr=False)
@@ -142,7 +158,11 @@ class Amount:
         return self.count > 0
 
     def __float__(self) -> float:
-        return float_up(self.exact)
+        return ratio_up(self.count, _ONE)
+
+    def float_down(self) -> float:
+        """Return the largest 64-bit number that prints at most the amount."""
+        return ratio_down(self.count, _ONE)
 
     def __repr__(self) -> str:
         return f"Amount.parse({str(self)!r})"
