@@ -323,7 +323,9 @@ def _build_expression(text: object, schema: Schema, use: Use, typed: bool) -> Ex
 
 def check_readable(canonical: str, schema: Schema) -> None:
     """Refuse a text that could not be read again, for it is longer or deeper than what was typed."""
-    depth = max(itertools.accumulate((sign == "(") - (sign == ")") for sign in canonical))
+    depth = canonical.count("(")  # at most
+    if depth >= MOST_DEPTH:
+        depth = max(itertools.accumulate((sign == "(") - (sign == ")") for sign in canonical))
     if len(canonical) <= _SURELY_SHORT and depth + canonical.count("CASE") < MOST_DEPTH:
         return
     try:

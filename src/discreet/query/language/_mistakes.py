@@ -138,7 +138,7 @@ def _walk(node: Node) -> Iterator[Node]:
             waiting.extend(one)
         elif isinstance(one, Node):
             yield one
-            waiting.extend(value for value in vars(one).values() if isinstance(value, (Node, tuple)))
+            waiting.extend([value for value in vars(one).values() if isinstance(value, (Node, tuple))])
 
 
 def _no_row() -> ExpressionRefused:

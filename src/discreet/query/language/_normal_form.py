@@ -378,7 +378,9 @@ def where_true(condition: Condition) -> Condition:
     """
     simpler = condition
     if isinstance(condition, Junction):
-        simpler = junction(condition.word, map(where_true, condition.parts))
+        parts = tuple(map(where_true, condition.parts))
+        # Parts that stay as they are were joined before.
+        simpler = condition if parts == condition.parts else junction(condition.word, parts)
     elif isinstance(condition, Test) and condition.word == "TRUE":
         assert isinstance(condition.subject, Condition)
         simpler = condition.subject
@@ -439,11 +441,14 @@ def opposite(condition: Condition) -> Condition:
     return junction("OR" if condition.word == "AND" else "AND", [opposite(part) for part in condition.parts])
 
 
+_TRUE, _FALSE = Truth(True), Truth(False)
+
+
 def junction(word: Literal["AND", "OR"], parts: Iterable[Condition]) -> Condition:
     """Return conditions joined by AND or OR: sorted, each once."""
     kept: set[Condition] = set()
     tests: dict[str, Member] = {}
-    neutral = Truth(word == "AND")
+    neutral = _TRUE if word == "AND" else _FALSE
     for part in parts:
         for inner in part.parts if isinstance(part, Junction) and part.word == word else (part,):
             if not isinstance(inner, Member):

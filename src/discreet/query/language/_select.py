@@ -7,7 +7,7 @@ is in the language.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from discreet.query.language._statistic import IN_SQL, StatisticText, read_arguments
@@ -376,7 +376,7 @@ class _Reader:
             self._refuse(first.start, "whole rows, *")
         elif called and first.word in _INSTEAD:
             self._refuse(first.start, f"an aggregate that does not exist here, {text}")
-            instead = [replace(first, text=_INSTEAD[first.word]), *part[1:]]
+            instead = [first._replace(text=_INSTEAD[first.word]), *part[1:]]
             nearest = read_sql_item(instead) or read_arguments(_INSTEAD[first.word], _inside(part))
             self._kept.statistics.append((first.end, nearest))
         elif called and (

@@ -11,7 +11,7 @@ import itertools
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from discreet.errors import ExpressionRefused
 from discreet.query.curation import SchemaKey
@@ -86,6 +86,7 @@ _TOKEN = re.compile(
 _BLANKS = " \t\r\n"  # of an expression; a query may be set with others between its clauses
 _LONGEST_SHOWN = 64
 _THOUSANDS = re.compile(r"[1-9][0-9]{0,2}\.[0-9]{2}0")
+_PARENTHESES = re.compile("[()]")
 _RUNS_ON = re.compile(r"[\w.]")
 _DOUBLED = {
     "//": "Write FLOOR(x / 10).",
@@ -99,8 +100,7 @@ _PREFIXES = frozenset(("NOT", "-", "+"))
 _INTERVAL = re.compile(r"'?\s*([0-9]+)(?:\s+(DAYS?))?\s*'?")
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A word, number, sign, quoted text or comment of a query, with its place.
 
     Attributes
@@ -203,7 +203,8 @@ def bare(text: str) -> str:
         return text
     if "'" not in text and '"' not in text:
         # The first parenthesis is closed by the last if none before it is the last that is open.
-        depth = itertools.accumulate((letter == "(") - (letter == ")") for letter in text[:-1])
+        signs = _PARENTHESES.findall(text, 0, len(text) - 1)
+        depth = itertools.accumulate(1 if sign == "(" else -1 for sign in signs)
         return text[1:-1] if text.endswith(")") and all(depth) else text
     outside = [piece for piece in tokenize(text) if piece.depth == 0]
     return text[1:-1] if [piece.text for piece in outside] == ["(", ")"] else text
@@ -276,15 +277,17 @@ def scan(text: object, schema: Schema) -> ScannedExpression:
     tokens = tokenize(text)
     for i, token in enumerate(tokens):
         after = tokens[i + 1] if i + 1 < len(tokens) else None
-        _check_blanks(text[end : token.start])
+        if token.start > end:
+            _check_blanks(text[end : token.start])
         end = token.end
         if i < taken:  # the rest of a phrase
             continue
-        blanks = "" if after is None else text[token.end : after.start]
-        called = after is not None and after.text == "(" and not blanks.strip(_BLANKS)
-        taken = i + reader.take_phrase(tokens[i : i + 4])
-        if i == taken:
-            reader.take(token, after, called=called)
+        if token.kind == "word" and token.word in _PHRASES:
+            taken = i + reader.take_phrase(tokens[i : i + 4])
+            if i < taken:
+                continue
+        called = after is not None and after.text == "(" and not text[end : after.start].strip(_BLANKS)
+        reader.take(token, after, called=called)
     _check_blanks(text[end:])
     if not reader.tokens:
         raise ExpressionRefused("no text", "Write an expression such as 'age * 2'.")
@@ -352,8 +355,6 @@ class _Reader:
 
         The phrases are ``DATE '2024-01-31'``, ``INTERVAL '30' DAY`` and ``EXTRACT(YEAR FROM``.
         """
-        if tokens[0].word not in _PHRASES:
-            return 0
         first, second, third, fourth = ([t.word for t in tokens] + [""] * 4)[:4]
         follows = tokens[1].kind if len(tokens) > 1 else ""
         if first == "DATE" and follows == "value":

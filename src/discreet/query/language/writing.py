@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from discreet.query.language._group_by import write_edge
@@ -66,6 +65,6 @@ def _join_signs(tokens: Sequence[Token]) -> list[Token]:
         before = joined[-2].text if len(joined) > 1 else ""
         if token.kind == "number" and joined[-1:] and joined[-1].text == "-" and before in ("(", *_RELATIONS):
             minus = joined.pop()
-            token = dataclasses.replace(token, text=f"-{token.text}", start=minus.start)
+            token = token._replace(text=f"-{token.text}", start=minus.start)
         joined.append(token)
     return joined
