@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ from discreet.errors import ParameterError, PromiseError
 from discreet.noise import discrete_laplace, rounded_gaussian, samplers
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, Promise, PureDP
 from discreet.privacy.calibration import gaussian_mu, laplace_epsilon, laplace_scale, mu_for_sd, sd_for_mu
+from discreet.privacy.receipt import canonical
 from discreet.privacy.rounding import (
     check_neighbors,
     exact,
@@ -44,6 +45,7 @@ Law: TypeAlias = Literal["gaussian", "laplace"]
 _LEAST_BITS = 16
 _LARGEST_SCALE = 2.0**300  # in integers; the square of a larger one would not be a float
 _MOST_BITS = 48  # of a scale on a lattice that is coarser than the integers
+_SHORT = 16  # entries of an answer whose noise is kept for the next one alike
 
 
 class NoiseSource(Protocol):
@@ -155,37 +157,11 @@ class QueryNoise:
         about = _About(schema.unit, schema.neighbors, _rows_assumed(schema))
         target = privacy if variance is None else _scale_of_variance(variance, bound, law)
         assert target is not None
-        request: Promise | float = target
-        relative_to = bound.weight if law == "laplace" else bound.precision
-        by = Counter(relative_to)
-
-        def scales(squared: int, absolute: int) -> tuple[float, Promise, dict[int, float]]:
-            """Return the scale of an entry of precision or weight 1, its promise, and all scales."""
-            if law == "laplace":
-                scale, pure = _laplace(request, absolute, bound.size, about)
-                return scale, pure, {w: scale if w == 1 else round_up(Fraction(scale) / w) for w in by}
-            scale, gaussian = _gaussian(request, squared, bound.size, about)
-            relative = {p: scale if p == 1 else sqrt_up(Fraction(scale) ** 2 / p) for p in by}
-            return scale, gaussian, relative
-
-        scale, promise, relative = scales(squared, absolute)
-        bits = {kind: _lattice_bits(one) for kind, one in relative.items()}
-        coarse = {kind: 2**-finer for kind, finer in bits.items() if finer < 0}
-        if coarse:
-            squared = root_up(squared) + root_up(sum(by[p] * p * g**2 for p, g in coarse.items()))
-            absolute += sum(by[w] * w * g for w, g in coarse.items())
-            scale, promise, relative = scales(squared**2, absolute)
-        kinds = sorted(relative)
-        index = {kind: i for i, kind in enumerate(kinds)}
-        return cls(
-            law=law,
-            promise=promise,
-            scale=scale,
-            groups=tuple(_lattice(relative[kind], bits[kind]) for kind in kinds),
-            group=np.array(
-                [index[kind] for kind in (bound.weight if law == "laplace" else bound.precision)], np.int64
-            ),
+        sensitivity, relative_to = (
+            (absolute, bound.weight) if law == "laplace" else (squared, bound.precision)
         )
+        make = _short_noise if bound.size <= _SHORT else _make_noise
+        return make(law, target, sensitivity, relative_to, about)
 
     @classmethod
     def candidates(
@@ -274,6 +250,67 @@ class QueryNoise:
     def canonical(self) -> list[Any]:
         """Return JSON values that fix the noise."""
         return [self.law, self.scale, [list(group) for group in self.groups]]
+
+    @cached_property
+    def canonical_text(self) -> str:
+        """Canonical JSON of noise and promise."""
+        return canonical([self.canonical(), None if self.promise is None else self.promise.to_dict()])
+
+
+def _make_noise(
+    law: Law, request: Promise | float, sensitivity: int, relative_to: tuple[int, ...], about: _About
+) -> QueryNoise:
+    """Return the noise of one law.
+
+    Parameters
+    ----------
+    law : {"gaussian", "laplace"}
+        Distribution of the noise.
+    request : Promise or float
+        Promise that the answer keeps, or the scale of an entry of precision or weight 1, in integers.
+    sensitivity : int
+        Square of the distance by which one unit moves the answer; under Laplace noise its absolute change.
+    relative_to : tuple of int
+        Precision of each entry; under Laplace noise its weight.
+    about : _About
+        What the promise protects.
+    """
+    size, by = len(relative_to), Counter(relative_to)
+
+    def scales(sensitivity: int) -> tuple[float, Promise, dict[int, float]]:
+        """Return the scale of an entry of precision or weight 1, its promise, and all scales."""
+        if law == "laplace":
+            scale, pure = _laplace(request, sensitivity, size, about)
+            return scale, pure, {w: scale if w == 1 else round_up(Fraction(scale) / w) for w in by}
+        scale, gaussian = _gaussian(request, sensitivity, size, about)
+        relative = {p: scale if p == 1 else sqrt_up(Fraction(scale) ** 2 / p) for p in by}
+        return scale, gaussian, relative
+
+    scale, promise, relative = scales(sensitivity)
+    bits = {kind: _lattice_bits(one) for kind, one in relative.items()}
+    coarse = {kind: 2**-finer for kind, finer in bits.items() if finer < 0}
+    if coarse:
+        if law == "laplace":
+            sensitivity += sum(by[w] * w * g for w, g in coarse.items())
+        else:
+            distance = root_up(sensitivity) + root_up(sum(by[p] * p * g**2 for p, g in coarse.items()))
+            sensitivity = distance**2
+        scale, promise, relative = scales(sensitivity)
+    kinds = sorted(relative)
+    index = {kind: i for i, kind in enumerate(kinds)}
+    group = np.array([index[kind] for kind in relative_to], np.int64)
+    group.flags.writeable = False  # several answers share it
+    return QueryNoise(
+        law=law,
+        promise=promise,
+        scale=scale,
+        groups=tuple(_lattice(relative[kind], bits[kind]) for kind in kinds),
+        group=group,
+    )
+
+
+# Cached, because most questions to a service are counts under the same few promises.
+_short_noise = lru_cache(maxsize=512)(_make_noise)
 
 
 def _open_laws(bound: BoundAggregate, privacy: Promise | None, variance: float | None) -> tuple[Law, ...]:

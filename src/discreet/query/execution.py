@@ -412,7 +412,7 @@ def _sum_batch(engine: Engine, take: Callable[[], list[BoundAggregate]]) -> list
     if len(bounds) > 1:
         with contextlib.suppress(EngineFailed):
             # Aggregates of one canonical form are summed once.
-            names = [canonical(bound.canonical) for bound in bounds]
+            names = [bound.canonical_text for bound in bounds]
             tasks = {name: bound.wanted for name, bound in zip(names, bounds, strict=True)}
             shared = [*tasks.values()]
             totals = dict(zip(tasks, shared[0].run_tasks(engine, shared), strict=True))

@@ -72,7 +72,7 @@ def sum_intervals(values: Floats, sds: Floats, width: float, bounds: ResultInter
     The nearest possible sum is no farther from the exact one than the noisy sum, so the interval holds the
     exact one at least as often as the uncut interval does; and it is never a single point.
     """
-    nearest = np.clip(values, *bounds)
+    nearest = np.minimum(np.maximum(values, bounds.lower), bounds.upper)  # as np.clip, in half the time
     return np.maximum(nearest - width * sds, bounds.lower), np.minimum(nearest + width * sds, bounds.upper)
 
 

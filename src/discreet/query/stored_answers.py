@@ -99,16 +99,18 @@ class StoredAnswers(CostedTable):
 
     def _digest(self, bound: BoundAggregate, noise: QueryNoise, refined: str | None) -> str:
         """Return the digest of rows, schema, aggregate, noise and refined answer: the same for repeats."""
-        assert noise.promise is not None
-        noised = [noise.canonical(), noise.promise.to_dict()]
         # By the digest and not by the receipt: two owners who refine the same answer share the draw.
-        fixed = [self._version_for(bound), self._schema_digest, bound.canonical, noised, refined]
-        return hashlib.sha256(canonical(fixed).encode()).hexdigest()
+        return _digest(
+            canonical([self._version_for(bound), self._schema_digest]),
+            bound.canonical_text,
+            noise.canonical_text,
+            canonical(refined),
+        )
 
     def _about(self, bound: BoundAggregate) -> str:
         """Return the digest of what an aggregate sums: see :attr:`Answer.about`."""
-        fixed = ["about", self._version_for(bound), self._schema_digest, self.neighbors, bound.canonical]
-        return hashlib.sha256(canonical(fixed).encode()).hexdigest()
+        fixed = ["about", self._version_for(bound), self._schema_digest, self.neighbors]
+        return _digest(canonical(fixed), bound.canonical_text)
 
     def _version_for(self, bound: BoundAggregate) -> str:
         """Return the name of the rows, and of whose they are where an aggregate depends on it."""
@@ -211,6 +213,11 @@ class StoredAnswers(CostedTable):
             comparison=comparison,
             about=about or self._about(bound),
         )
+
+
+def _digest(first: str, *more: str) -> str:
+    """Return the SHA-256 of a list in canonical JSON, given the list of its first values and the others."""
+    return hashlib.sha256(f"{first[:-1]},{','.join(more)}]".encode()).hexdigest()
 
 
 def earlier_about(receipt: Receipt) -> str:

@@ -6,12 +6,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sqlglot import exp
 
 from discreet.errors import ParameterError
+from discreet.privacy.receipt import canonical
 from discreet.query.curation import BITS, Curation
 from discreet.query.engines.tasks import EngineTotals
 from discreet.query.language._expression import Expression
@@ -85,6 +87,11 @@ class BoundAggregate:
     finish: Callable[[list[int], int], list[int]] = _keep_integers
     labels: tuple[tuple[Any, ...], ...] | None = None
     by_unit: bool = False
+
+    @cached_property
+    def canonical_text(self) -> str:
+        """Canonical JSON of what fixes the exact answer."""
+        return canonical(self.canonical)
 
     @property
     def size(self) -> int:
