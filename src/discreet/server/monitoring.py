@@ -10,8 +10,10 @@ import json
 import logging
 import os
 import sys
+import time
 import traceback
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import MissingExtra
@@ -57,8 +59,14 @@ def write_line(line: str) -> None:
 
 
 def _line(event: str, **facts: Any) -> str:
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return json.dumps({"time": now, "process": os.getpid(), "event": event, **facts}, ensure_ascii=True)
+    when = _second_text(int(time.time()))
+    return json.dumps({"time": when, "process": os.getpid(), "event": event, **facts}, ensure_ascii=True)
+
+
+@lru_cache(maxsize=2)
+def _second_text(second: int) -> str:
+    """Return a second since 1970 as text; kept, because every request has a line."""
+    return datetime.fromtimestamp(second, UTC).isoformat(timespec="seconds")
 
 
 def log_failure(request_id: str, error: BaseException) -> None:

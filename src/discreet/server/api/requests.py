@@ -6,6 +6,7 @@ of a request is decided by :class:`~discreet.server.dataset_service.DatasetServi
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -97,8 +98,12 @@ _PROMISES: dict[str, type[Promise]] = {
 
 def promise_from_request(body: LimitRequest | None, **context: Any) -> Promise | None:
     """Return the promise in a request's body, with unit and neighbors of the schema; None for None."""
-    if body is None:
-        return None
+    return None if body is None else _make_promise(body, **context)
+
+
+@lru_cache(maxsize=512)
+def _make_promise(body: LimitRequest, **context: Any) -> Promise:
+    # Cached, because most questions to a service are asked under the same few promises.
     numbers = body.model_dump(exclude={"kind"})
     return _PROMISES[body.kind](**numbers, **context)
 
