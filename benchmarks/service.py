@@ -89,9 +89,11 @@ def load(seconds: float) -> dict[str, Any]:
 
 
 def kills(number: int = 100) -> dict[str, Any]:
-    """Kill a service under questions."""
+    """Kill a service under questions, with all that it keeps in files and in PostgreSQL."""
     with tempfile.TemporaryDirectory() as name:
-        return dict(kill_under_questions(Path(name), number))
+        in_files = kill_under_questions(Path(name), number)
+    with tempfile.TemporaryDirectory() as name, running_server() as server, server.database() as url:
+        return {"sqlite": in_files, "postgresql": kill_under_questions(Path(name), number, url)}
 
 
 def _exchange(port: int, path: str, body: str | None = None, token: str = "") -> float:
