@@ -89,6 +89,16 @@ class Asking:
         self.refused += response.status_code != 200
         return response.status_code
 
+    def job(self, number: int) -> dict[str, Any]:
+        """Ask one question as a job, and return the job once it has ended."""
+        created = self._client.post("/v1/datasets/town/jobs", json=count(number))
+        end = time.monotonic() + _LONG
+        while (job := self._client.get(created.headers["location"]).json()).get("ended") is None:
+            assert time.monotonic() < end, "the job does not end"
+            time.sleep(0.1)
+        found: dict[str, Any] = job
+        return found
+
     def ask_until_answered(self, number: int) -> None:
         """Ask one question again and again until it is answered."""
         end = time.monotonic() + _LONG
@@ -184,40 +194,53 @@ def test_a_process_whose_engine_is_lost_ends_with_an_error(tmp_path: Path) -> No
     assert "engines lost" in told
 
 
-# A file beside the configuration says by how many seconds the clock of the process is set back.
-_SET_BACK = """
-import datetime, pathlib, time
+# A file beside the configuration says by how many seconds the clock of the process is ahead.
+_OTHER_CLOCK = """
+import pathlib, time
 
-real, back = time.time, pathlib.Path({file!r})
-time.time = lambda: real() - float(back.read_text())
-
-import discreet.privacy.receipt as receipt
-
-
-class SetBack(datetime.datetime):
-    @classmethod
-    def now(cls, tz=None):
-        return cls.fromtimestamp(time.time(), tz)
-
-
-receipt.datetime = SetBack
+real, ahead = time.time, pathlib.Path({file!r})
+time.time = lambda: real() + float(ahead.read_text())
 """
+_HOUR = 3600
+
+
+class Clock:
+    """Wall clock of a service in a process of its own; its monotonic clock goes on as usual.
+
+    Parameters
+    ----------
+    file : Path
+        File from which the process reads by how many seconds its clock is ahead.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.set(0)
+
+    @property
+    def code(self) -> str:
+        """Python that the process runs before it imports anything else."""
+        return _OTHER_CLOCK.format(file=str(self._file))
+
+    def set(self, ahead: float) -> None:
+        """Set the clock so many seconds ahead of the true time, in one step."""
+        draft = self._file.with_suffix(".new")
+        draft.write_text(str(ahead))
+        draft.replace(self._file)
 
 
 @pytest.mark.slow
 def test_a_clock_that_is_set_back_changes_no_charge_and_revives_no_token(tmp_path: Path) -> None:
-    back = tmp_path / "back.txt"
-    back.write_text("0")
+    clock = Clock(tmp_path / "ahead.txt")
     service = Served(tmp_path, analyst_limit={"rho": 3.5e-4})
-    before = _SET_BACK.format(file=str(back))
-    service.start(before)
+    service.start(clock.code)
     try:
         with Asking(service) as analyst:
             assert analyst.ask(1) == 200
-            back.write_text("2592000")  # 30 days
+            clock.set(-30 * 24 * _HOUR)
             assert [analyst.ask(number) for number in (1, 2)] == [200, 200]
             service.kill()
-            service.start(before)
+            service.start(clock.code)
             analyst.connect(service)
             assert [analyst.ask(number) for number in (1, 2, 3)] == [200, 200, 200]
             assert analyst.ask(4) == 409  # what was spent before the clock was set back is still spent
@@ -227,4 +250,41 @@ def test_a_clock_that_is_set_back_changes_no_charge_and_revives_no_token(tmp_pat
         times = [receipt.when for receipt in ledger.history()]
     assert times[1] < times[0], "the clock was not set back"
     assert charges(str(tmp_path / "town.ledger")) == 3
+    ServiceLog(tmp_path / "audit.jsonl").check()
+
+
+@pytest.mark.slow
+def test_a_clock_that_jumps_by_hours_disturbs_no_caller_and_revives_nothing(tmp_path: Path) -> None:
+    clock, path = Clock(tmp_path / "ahead.txt"), "/v1/datasets/town"
+    service = Served(tmp_path, limits={"per_minute": 120})
+    other, _ = service.tokens(2, first=7)
+    service.start(clock.code)
+    url = f"http://127.0.0.1:{service.port}"
+    try:
+        with (
+            Asking(service) as analyst,
+            httpx.Client(base_url=url, headers={"Origin": url}, timeout=60) as browser,
+            httpx.Client(base_url=url, headers={"Authorization": f"Bearer {other}"}, timeout=60) as hasty,
+        ):
+            (token,) = service.tokens(1, first=9)
+            assert browser.post("/login", data={"token": token}).status_code == 303
+            for number, ahead in enumerate((6 * _HOUR, -6 * _HOUR, 7 * _HOUR, 0), start=1):
+                # Until the requests of this minute are used up.
+                assert any(hasty.get(f"{path}/budget").status_code == 429 for _ in range(2000))
+                clock.set(ahead)
+                # A jump ahead has filled up nothing that fills with time.
+                assert 429 in {hasty.get(f"{path}/budget").status_code for _ in range(100)}
+                assert analyst.ask(number) == 200
+                assert browser.get("/datasets/town").status_code == 200
+                ended = analyst.job(100 + number)
+                assert ended["state"] == "done"
+                assert ended["created"] <= ended["ended"]
+            # A month ahead ends what is valid for hours or days, and it stays ended.
+            for ahead in (30 * 24 * _HOUR, 0, -30 * 24 * _HOUR):
+                clock.set(ahead)
+                assert analyst.ask(5) == 401
+                assert browser.get("/datasets/town").status_code == 303
+    finally:
+        service.stop()
+    assert charges(str(tmp_path / "town.ledger")) == 8
     ServiceLog(tmp_path / "audit.jsonl").check()
