@@ -252,7 +252,7 @@ def test_the_rule_is_that_of_every_limit_and_cannot_be_changed_afterwards(tmp_pa
 
 
 def test_a_seed_is_for_tests_that_say_so(tmp_path: Path) -> None:
-    assert "noise public" in refused(tmp_path, TEXT + "seed: 1\n")
+    assert "can compute the noise" in refused(tmp_path, TEXT + "seed: 1\n")
     assert loaded(tmp_path, TEXT + "seed: 1\ntesting: true\n").seed == 1
 
 
@@ -270,7 +270,10 @@ def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
     ("changed", "told"),
     [
         ({"dataset": "2024/a"}, "datasets.2024/a of {} must be a name of at most 128 letters, digits, "),
-        ({"limit": 4}, "datasets.town.limit of {} must be keys and values, was 4. Write {{epsilon: 1}}, "),
+        (
+            {"limit": 4},
+            "datasets.town.limit of {} must be a mapping of keys to values, was 4. Write {{epsilon: 1}}, ",
+        ),
         (
             {"limit": {"epsilon": "4"}},
             "datasets.town.limit.epsilon of {} must be a number, was the text '4'. Write {{eps",
@@ -279,31 +282,37 @@ def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
             {"limit": {"epsilon": -4}},
             "datasets.town.limit.epsilon of {} must be greater than 0, was -4. Write {{epsilon",
         ),
-        ({"limits": {"concurrent": 2.5}}, "limits.concurrent of {} must be a whole number, was 2.5. The us"),
-        ({"tls": "a.pem"}, "tls of {} must be keys and values. Write {{certificate: FILE, key: FILE}}."),
+        ({"limits": {"concurrent": 2.5}}, "limits.concurrent of {} must be a whole number, was 2.5. The de"),
+        (
+            {"tls": "a.pem"},
+            "tls of {} must be a mapping of keys to values. Write {{certificate: FILE, key: FILE}}.",
+        ),
         ({"listen": 8000}, "listen of {} must be an address and a port, such as 127.0.0.1:8000 or "),
-        ({"workers": "2"}, "workers of {} must be a whole number, was the text '2'. The usual is 1."),
+        ({"workers": "2"}, "workers of {} must be a whole number, was the text '2'. The default is 1."),
         ({"behind_proxy": "yes"}, "behind_proxy of {} must be true or false, was the text 'yes'. Leave it"),
         (
             {"version": 2024},
             "datasets.town.version of {} must be text, was 2024. Put it in quotes, or leave it out.",
         ),
         ({"version": ""}, "datasets.town.version of {} must not be empty."),
-        ({"session_hours": 0}, "session_hours of {} must be greater than 0, was 0. The usual is 8."),
+        ({"session_hours": 0}, "session_hours of {} must be greater than 0, was 0. The default is 8."),
         (
             {"slots": {"sumz": 1.0}},
-            "slots of {} must name kinds of questions, and sumz is none. Did you mean",
+            "slots of {} must name kinds of questions, and sumz is not one. Did you mean",
         ),
-        ({"slots": {"everything": 1.0}}, "slots of {} must name kinds of questions, and everything is none."),
+        (
+            {"slots": {"everything": 1.0}},
+            "slots of {} must name kinds of questions, and everything is not one.",
+        ),
         (
             {"rule": "gauss"},
             "datasets.town.rule of {} must be 'mixed', 'gaussian' or 'pure', was the text 'ga",
         ),
-        ({"limits": {"cells": 0}}, "limits.cells of {} must be at least 1, was 0. The usual is 65536."),
-        ({"workers": 1000}, "workers of {} must be at most 256, was 1000. The usual is 1."),
+        ({"limits": {"cells": 0}}, "limits.cells of {} must be at least 1, was 0. The default is 65536."),
+        ({"workers": 1000}, "workers of {} must be at most 256, was 1000. The default is 1."),
         ({"order": 0.5}, "datasets.town.order of {} must be greater than 1, was 0.5. Leave it out."),
         ({"audit_log": 4}, "audit_log of {} must be the path of a file, or a postgresql:// URL. Name a file"),
-        ({"jobs": "./access.db"}, "jobs of {} must be a file of its own, and is the one that access names."),
+        ({"jobs": "./access.db"}, "jobs of {} must be a separate file, and is the same as access."),
         (
             {"sign_in": {"issuer": 4}},
             "sign_in.issuer of {} must be text, was 4. Give the address of the prov",
@@ -328,7 +337,8 @@ def test_a_wrong_value_is_named_with_what_it_was_and_the_way_out(
     [
         (
             None,
-            "people.all of {} must be keys and values, was left empty. Write ledger: and limit: below it.",
+            "people.all of {} must be a mapping of keys to values, was left empty. Write ledger: and limit: "
+            "below it.",
         ),
         (
             {"ledger": "x.ledger"},
@@ -351,7 +361,7 @@ def test_data_sets_that_are_none_are_asked_for(tmp_path: Path, value: Any) -> No
     path = configured(tmp_path)
     path.write_text(write_yaml({"datasets": value, "access": "access.db", "audit_log": "audit.jsonl"}))
     with pytest.raises(
-        ParameterError, match=r"^datasets of .* must (be keys and values|not be empty)"
+        ParameterError, match=r"^datasets of .* must (be a mapping of keys to values|not be empty)"
     ) as caught:
         Config.load(path)
     assert str(caught.value).endswith(". Write a name, and below it table:, ledger: and limit:.")
@@ -395,5 +405,5 @@ def test_no_file_serves_two_purposes(tmp_path: Path, key: str, other: str) -> No
     names = {"access": "access.db", "ledger": "town.ledger", "table": "town.csv"}
     path = configured(tmp_path, **{key: f"./{names[other]}"})
     place = r"(datasets\.town\.)?"
-    with pytest.raises(ParameterError, match=rf"^{place}\w+ of .* is the one that {place}\w+ names"):
+    with pytest.raises(ParameterError, match=rf"^{place}\w+ of .* is the same as {place}\w+\."):
         Config.load(path)

@@ -374,22 +374,22 @@ def test_a_table_without_people_says_that_others_come_on_top(shared: RunningServ
     [
         (
             {"people": "residents", "ledger": "x"},
-            r"datasets\.town\.ledger of .* must not be given beside people",
+            r"datasets\.town\.ledger of .* must not be set together with people",
         ),
         (
             {"people": "residents", "rule": "pure"},
-            r"datasets\.town\.rule of .* must not be given beside people",
+            r"datasets\.town\.rule of .* must not be set together with people",
         ),
         ({"people": "strangers"}, "must be a name under people of the configuration, was 'strangers'"),
         (
             {"people_limit": {"rho": 1.0}, "people": "residents"},
-            r"town\.people_limit of .* must not be given",
+            r"town\.people_limit of .* must not be set",
         ),
-        ({"name": "x", "ledger": "x", "limit": {"rho": 1.0}}, r"town\.name of .* must not be given"),
+        ({"name": "x", "ledger": "x", "limit": {"rho": 1.0}}, r"town\.name of .* must not be set"),
         ({"ledger": "x"}, "datasets.town.limit of .* is required"),
         (
             {"ledger": "residents.ledger", "limit": {"rho": 1.0}},
-            "is the one that people.residents.ledger names",
+            "is the same as people.residents.ledger",
         ),
     ],
 )

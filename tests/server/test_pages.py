@@ -274,7 +274,7 @@ WRONG: list[tuple[dict[str, str], str, str]] = [
     ({"where": "age > (SELECT 3)"}, "where", "sub-query"),
     ({"where": "age + 1"}, "where", "not a condition"),
     ({"where": "agee > 3"}, "where", "age"),
-    ({"verb": "sum", "of": ""}, "of", "Say of what"),
+    ({"verb": "sum", "of": ""}, "of", "Choose a column, or enter an expression"),
     ({"verb": "sum", "of": "income /"}, "of", "Not understood: nothing after /"),
     ({"verb": "drop"}, "verb", "Choose"),
     ({"by1": "nobody"}, "by1", "no such column"),

@@ -285,7 +285,7 @@ def test_an_attempt_opens_one_session(office: RunningService, provider: Provider
     again.cookies.set("discreet-sign-in", attempt)
     assert again.get(way_back).status_code == 401
     assert "discreet" not in again.cookies
-    assert reasons(office)[-1] == "The attempt to sign in was used before."
+    assert reasons(office)[-1] == "This attempt to sign in was already used."
 
 
 class _Forgetful(dict[str, dict[str, str]]):
@@ -578,19 +578,22 @@ def test_sign_ins_that_wait_for_the_provider_are_limited(
         ({"issuer": "https://login.example.org?x=1"}, "sign_in.issuer of .* must be an https:// address"),
         ({"subjects": {}}, "sign_in.subjects of .* must name at least one person"),
         ({"subjects": {248: {"town": "analyst"}}}, "sign_in.subjects.248"),
-        ({"subjects": {"a": {"village": "analyst"}}}, "sign_in of .* 'village' is none"),
+        ({"subjects": {"a": {"village": "analyst"}}}, "sign_in of .* 'village' is not one"),
         ({"subjects": {"a": {"town": "operator"}}}, "sign_in.subjects of .* must give operators"),
         ({"subjects": {"a": {"town": "king"}}}, "sign_in.subjects.a.town"),
         ({"algorithms": ["HS256"]}, "sign_in.algorithms.0"),
         ({"algorithms": ["none"]}, "sign_in.algorithms.0"),
-        ({"scopes": ["profile"]}, "sign_in.scopes of .* must have openid"),
+        ({"scopes": ["profile"]}, "sign_in.scopes of .* must contain openid"),
         ({"redirect_url": "http://127.0.0.1:8000/elsewhere"}, "sign_in.redirect_url of .* with the path"),
         (
             {"redirect_url": "https://example.org/sign-in/callback"},
             "sign_in.redirect_url of .* http:// elsewhere",
         ),
         ({"redirect_url": None}, "sign_in.redirect_url of .* is required"),
-        ({"client_secret_variable": "X"}, "sign_in.client_secret_variable of .* must not be given beside"),
+        (
+            {"client_secret_variable": "X"},
+            "sign_in.client_secret_variable of .* must not be set together with",
+        ),
         ({"clientid": "x"}, "sign_in.clientid of .* Did you mean client_id"),
         ({"client_id": None}, "sign_in.client_id of .* is required"),
     ],

@@ -130,8 +130,8 @@ class AccessDatabase(ABC):
 
     def _unreadable(self) -> SourceError:
         return SourceError(
-            f"access {self.shown!r} must be a file or database that can be read, and is not. Look whether it "
-            "is still there."
+            f"access {self.shown!r} must be a file or database that can be read, and is not. Check whether "
+            "it is still there."
         )
 
     def _unwritable(self) -> SourceError:

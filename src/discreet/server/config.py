@@ -136,7 +136,7 @@ class Config(ConfigPart):
             if isinstance(entry, dict):
                 for name in GIVEN_KEYS:
                     if name in entry:
-                        raise ValueError(f"{key}.{name}: must not be given. Take it out")
+                        raise ValueError(f"{key}.{name}: must not be set. Remove it")
                 entries[key] = {**entry, **shared_keys(key, entry, people), "name": key}
         return entries
 
@@ -149,7 +149,9 @@ class Config(ConfigPart):
     @classmethod
     def _audit_log(cls, value: Any) -> Any:
         if not isinstance(value, str | Path) or value == "":
-            raise ValueError("must be the path of a file, or a postgresql:// URL. Name a file; it is made")
+            raise ValueError(
+                "must be the path of a file, or a postgresql:// URL. Name a file; it will be created"
+            )
         return value
 
     @field_validator("slots", mode="before")
@@ -166,7 +168,7 @@ class Config(ConfigPart):
         if not fits or value == {}:
             raise ValueError(
                 f"must be seconds above 0, a mapping of kinds of questions to seconds, or the word off, was "
-                f"{value!r}. Take several times what a question usually takes, such as 1"
+                f"{value!r}. Choose several times as long as a question usually takes, such as 1"
             )
         if isinstance(value, dict):
             # Not above: configurations are read by commands that start fast, and most name no kinds.
@@ -175,8 +177,8 @@ class Config(ConfigPart):
             for kind in value:
                 if kind not in AGGREGATES:
                     close = nearest(str(kind), list(AGGREGATES))
-                    hint = f"Did you mean {close}?" if close else f"There are {', '.join(AGGREGATES)}"
-                    raise ValueError(f"must name kinds of questions, and {kind} is none. {hint}")
+                    hint = f"Did you mean {close}?" if close else f"The kinds are {', '.join(AGGREGATES)}"
+                    raise ValueError(f"must name kinds of questions, and {kind} is not one. {hint}")
         return value
 
     @field_validator("listen", mode="before")
@@ -220,22 +222,24 @@ class Config(ConfigPart):
             )
         if self.seed is not None and not self.testing:
             raise ValueError(
-                "seed: must not be given, since a seed makes the noise public. Take it out; tests also say "
-                "testing: true"
+                "seed: must not be set, because whoever knows the seed can compute the noise. Remove it; in "
+                "tests, add testing: true instead"
             )
         if self.tls is not None and self.behind_proxy:
             raise ValueError(
-                "tls: must not be given with behind_proxy, which says that TLS ends elsewhere. Take one of "
-                "them out"
+                "tls: must not be set together with behind_proxy, which says that TLS ends at the proxy. "
+                "Remove one of them"
             )
         if not (self.loopback or self.secure):
             raise ValueError(
-                f"listen: must be a loopback address while nothing encrypts, was {self.listen}: tokens would "
-                "travel in the clear. Give tls, or behind_proxy: true, or listen: 127.0.0.1:8000"
+                f"listen: must be a loopback address unless connections are encrypted, was {self.listen}: "
+                "tokens would be sent in plain text. Set tls, or behind_proxy: true, or "
+                "listen: 127.0.0.1:8000"
             )
         if isinstance(self.audit_log, str) and self.jobs_file is None:
             raise ValueError(
-                "jobs: is required where audit_log is in a database. Name a file on this machine; it is made"
+                "jobs: is required if audit_log is in a database. Name a file on this machine; it will be "
+                "created"
             )
         if self.sign_in is not None:
             self.sign_in.check_service(self.address, self.datasets, secure=self.secure)
@@ -354,6 +358,5 @@ def _check_distinct_files(config: Config, source: str) -> None:
         alike = {other.rpartition(".")[2], key.rpartition(".")[2]}
         if other != key and alike not in ({"table"}, {"schema"}):
             raise ParameterError(
-                f"{key} of {source} must be a file of its own, and is the one that {other} names. Give "
-                "another."
+                f"{key} of {source} must be a separate file, and is the same as {other}. Name another one."
             )

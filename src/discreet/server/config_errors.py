@@ -74,8 +74,8 @@ _EXPECTED = {
     "int_from_float": "must be a whole number",
     "float_type": "must be a number",
     "bool_type": "must be true or false",
-    "model_type": "must be keys and values",
-    "dict_type": "must be keys and values",
+    "model_type": "must be a mapping of keys to values",
+    "dict_type": "must be a mapping of keys to values",
     "list_type": "must be a list",
     "string_pattern_mismatch": "must be a word without spaces",
     "finite_number": "must be a finite number",
@@ -130,11 +130,11 @@ def _suggestion(error: Any, model: type[BaseModel]) -> str:
     if isinstance(field.default, bool):
         return f"Leave it out for {str(field.default).lower()}."
     if isinstance(field.default, list):
-        return f"The usual is [{', '.join(field.default)}]."
+        return f"The default is [{', '.join(field.default)}]."
     return (
-        f"The usual is {field.default:g}."
+        f"The default is {field.default:g}."
         if isinstance(field.default, float)
-        else f"The usual is {field.default}."
+        else f"The default is {field.default}."
     )
 
 
@@ -170,7 +170,7 @@ _FORMS = {
     "sign_in": "issuer:, client_id: and subjects: or groups: below it",
     "subjects": "{SUBJECT: {DATA SET: analyst}}, or {} for nobody",
     "groups": "{GROUP: {DATA SET: analyst}}, or {} for none",
-    "seed": "a whole number, in tests alone",
+    "seed": "a whole number, and only in tests",
 }
 _ENTRIES: dict[int | str, str] = {"datasets": "table:, ledger: and limit:", "people": "ledger: and limit:"}
 
@@ -186,12 +186,12 @@ def _describe_unknown_key(loc: tuple[int | str, ...], model: type[BaseModel]) ->
 _MISSING: dict[str, str] = {
     "datasets": "Name each data set, as its schema does, and give its table:, ledger: and limit: below it.",
     "table": "Give a file, a URL or demo:census.",
-    "ledger": "Name a file that does not exist yet; it is made.",
+    "ledger": "Name a file that does not exist yet; it will be created.",
     "limit": MISSING_LIMIT,
-    "access": "Name a file for tokens and sessions, which is made, or a postgresql:// URL.",
-    "audit_log": "Name a file for the audit log, which is made, or a postgresql:// URL.",
+    "access": "Name a file for tokens and sessions, which will be created, or a postgresql:// URL.",
+    "audit_log": "Name a file for the audit log, which will be created, or a postgresql:// URL.",
     "issuer": "Give the address of the provider, such as https://login.example.org/realms/office.",
-    "client_id": "Give the name of this service at the provider.",
+    "client_id": "Give the name under which the provider knows this service.",
     "certificate": "Name a PEM file.",
     "key": "Name a PEM file.",
 }

@@ -90,11 +90,11 @@ class _LedgerConfig(ConfigPart):
         for key in ("rule", "order"):
             if key in self.model_fields_set and not ruled:
                 raise ValueError(
-                    f"{key}: must go with a limit of {{epsilon, delta}}, and no limit is one. Leave it out: "
-                    "other limits have one rule each"
+                    f"{key}: must go with a limit of {{epsilon, delta}}, and there is none. Remove it: other "
+                    "limits have only one rule"
                 )
         if self.order is not None and self.rule != "mixed":
-            raise ValueError(f"order: must go with rule: mixed, and the rule is {self.rule}. Leave it out")
+            raise ValueError(f"order: must go with rule: mixed, and the rule is {self.rule}. Remove it")
         return self
 
 
@@ -197,7 +197,7 @@ def shared_keys(key: str, entry: dict[str, Any], people: dict[str, PeopleConfig]
     for name in ("ledger", "analyst_limit", "rule", "order"):
         if name in entry:
             raise ValueError(
-                f"{key}.{name}: must not be given beside people, who have one ledger for all their data "
-                "sets. Take it out"
+                f"{key}.{name}: must not be set together with people, who share one ledger across their "
+                "data sets. Remove it"
             )
     return {**keys, "people_limit": shared.limit}

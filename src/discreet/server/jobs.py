@@ -288,8 +288,8 @@ class JobStore:
 
     def _unusable(self) -> SourceError:
         return SourceError(
-            f"jobs {str(self.path)!r} must be a file that can be read and written, and is not. Look whether "
-            "the disk is full."
+            f"jobs {str(self.path)!r} must be a file that can be read and written, and is not. Check "
+            "whether the disk is full."
         )
 
     def close(self) -> None:
@@ -321,8 +321,8 @@ def read_format(path: Path) -> int | None:
         return None  # a process that was killed before it made the tables
     if "jobs" not in names:
         raise SourceError(
-            f"jobs {str(path)!r} must be a file of jobs, and is something else. Nothing was changed; move it "
-            "away."
+            f"jobs {str(path)!r} must be a file of jobs, and is something else. Nothing was changed; move "
+            "the file away."
         )
     return int(written)
 

@@ -123,7 +123,7 @@ def _check_files(config: Config) -> None:
         if path.is_dir():
             raise ParameterError(
                 f"{key} of the configuration must be a file, and {str(path)!r} is a folder. Name a file in "
-                "it; it is made."
+                "it; it will be created."
             )
         _check_room(key, path.parent)
 

@@ -206,8 +206,8 @@ def _check_log(
     if manifest.log_lines and hashes != [manifest.log_hash]:
         raise LedgerTampered(
             f"audit_log {str(path)!r} must have line {manifest.log_lines}, the last one in the backup, or "
-            "not be there, and has not: it is an earlier state of the log, or another one. Nothing was "
-            "restored; move it away, and restore again."
+            "be missing, and does not have it: it is an earlier state of the log, or another log. Nothing "
+            "was restored; move the log away, and restore again."
         )
     places = {
         address: folder / copy.file if missing[address] > 0 else address for address, copy in ledgers.items()

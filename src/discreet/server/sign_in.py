@@ -101,7 +101,7 @@ class SignInConfig(ConfigPart):
     @classmethod
     def _scopes(cls, value: list[str]) -> list[str]:
         if "openid" not in value:
-            raise ValueError("must have openid among them. Add it, or leave scopes out")
+            raise ValueError("must contain openid. Add it, or leave scopes out")
         return value
 
     @model_validator(mode="after")
@@ -109,11 +109,12 @@ class SignInConfig(ConfigPart):
         """Refuse two secrets, a list of nobody, and roles that cannot be given."""
         if self.client_secret_file is not None and self.client_secret_variable is not None:
             raise ValueError(
-                "client_secret_variable: must not be given beside client_secret_file. Take one of them out"
+                "client_secret_variable: must not be set together with client_secret_file. Remove one of them"
             )
         if not self.subjects and not self.groups:
             raise ValueError(
-                "subjects: must name at least one person, or groups a group, since nobody else may sign in"
+                "subjects: must name at least one person, or groups at least one group: nobody else may sign "
+                "in"
             )
         for roles in (*self.subjects.values(), *self.groups.values()):
             for dataset, role in roles.items():
@@ -145,7 +146,7 @@ class SignInConfig(ConfigPart):
         for roles in (*self.subjects.values(), *self.groups.values()):
             for name in roles.keys() - {*known, EVERY}:
                 raise ValueError(
-                    f"sign_in: must give roles on data sets of this configuration, and {name!r} is none. "
+                    f"sign_in: must give roles on data sets of this configuration, and {name!r} is not one. "
                     f"They are {', '.join(known)}, and '*' for all"
                 )
         if address is None and self.redirect_url is None:

@@ -156,7 +156,9 @@ class AskForm:
                 numbers = [
                     column.name for column in schema.columns if column.is_number and column.is_released
                 ]
-                raise FieldError("of", "Say of what.", numbers[0] if numbers else "")
+                raise FieldError(
+                    "of", "Choose a column, or enter an expression.", numbers[0] if numbers else ""
+                )
             _check("of", self.of, schema, f"{self.verb}({self.of})")
             request["expression"] = self.of
         if self.where.strip():

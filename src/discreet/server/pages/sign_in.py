@@ -92,11 +92,11 @@ class SignInPages:
         service, request = page_request.service, page_request.http
         secret = read_cookie(request.headers.raw, attempt_cookie_name(service))
         if secret is None:
-            raise SignInRefused("The browser has no attempt to sign in.")
+            raise SignInRefused("This browser has not begun to sign in.")
         sent = request.query_params.multi_items()
         parameters = dict(sent)
         if len(parameters) < len(sent) or len(sent) > _MAX_PARAMETERS:
-            raise SignInRefused("The provider sent a parameter twice, or too many.")
+            raise SignInRefused("The provider sent a parameter twice, or too many parameters.")
         claims = await self._provider.finish(Attempt(secret), parameters)
         assert service.config.sign_in is not None
         identity = service.config.sign_in.identity(claims)
@@ -111,7 +111,7 @@ class SignInPages:
             lambda: _open_session(service, identity, secret), caller
         )
         if cookie is None:
-            raise SignInRefused("The attempt to sign in was used before.")
+            raise SignInRefused("This attempt to sign in was already used.")
         response = redirect("/signed-in")
         response.headers["set-cookie"] = cookie
         return response
