@@ -249,6 +249,12 @@ def test_a_number_is_the_decimal_it_prints(value: float) -> None:
     assert exact(float_down(third)) <= third <= exact(float_up(third))
     assert Amount.rounded_down(third) <= Amount.rounded_up(third)
     assert Amount.parse(str(Amount.rounded_up(third))) == Amount.rounded_up(third)
+    amount = Amount.rounded_up(third)
+    low, high = amount.float_down(), float(amount)
+    assert exact(low) <= amount.exact <= exact(high)
+    # The nearest on either side: the next number is on the other one.
+    assert exact(math.nextafter(low, math.inf)) > amount.exact
+    assert exact(math.nextafter(high, 0.0)) < amount.exact
 
 
 def test_amounts_add_exactly_and_never_go_below_nothing() -> None:

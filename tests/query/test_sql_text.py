@@ -196,3 +196,21 @@ def test_no_clause_of_a_query_is_left_out() -> None:
     query = exp.select(exp.column("c0")).from_("curated").limit(3)
     with pytest.raises((KeyError, AssertionError)):
         DuckDBEngine.sql.write(query)
+
+
+def test_duckdb_reads_comparisons_of_columns_without_casts_and_parentheses_and_others_with_them() -> None:
+    schema = Schema(columns=[Column("age", type="integer", lower=0, upper=120)])
+    curation = Curation.from_schema(schema)
+
+    def written(text: str, sql: SqlText) -> str:
+        return sql.write(parse(text, schema).integer_sql(curation.sql_column))
+
+    chosen, widened = "CASE WHEN {} THEN 1 ELSE 0 END", "CAST(c0 AS DOUBLE)"
+    cases = {
+        "age > 20 AND age < 65": "20.0e0 < c0 AND c0 < 65.0e0",
+        "age > 20 AND (age < 65 OR age = 99)": "(99.0e0 = c0 OR c0 < 65.0e0) AND 20.0e0 < c0",
+        "age + 1 < 3": f"({widened} + 1.0e0) < 3.0e0",
+    }
+    for text, condition in cases.items():
+        assert chosen.format(condition) in written(text, DuckDBEngine.sql), text
+        assert widened in written(text, SqlText({})), text

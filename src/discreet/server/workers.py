@@ -142,7 +142,7 @@ class WorkerPool:
                 self._waiting.push(caller, queued, work)
             if not self._start_worker(self._usual, loop):
                 self._set_timer(loop)
-        return await asyncio.shield(future)
+        return await future  # a caller who gives up cancels the future, and not the task
 
     def _take_work(self, caller: str | None, seconds: float) -> None:
         """Count work of a caller; raise ApiException if this hour's is used up."""

@@ -326,7 +326,7 @@ class SqlText:
         Names of types in the engine, where they differ from the usual ones.
     exponents : bool
         Whether the engine reads a number with an exponent as the double nearest to it, so that no cast
-        from text is needed.
+        from text is needed, and none of a column that is compared with it.
     clamps : bool
         Whether the engine clamps a number to two others faster by CASE than by LEAST and GREATEST.
 
@@ -400,8 +400,11 @@ class SqlText:
         """Return a chain of operators, without recursion; trees already have their parentheses."""
         chain: list[str] = []
         while (symbol := _SYMBOLS.get(type(tree))) is not None:
-            chain.append(f" {symbol} {self.write(tree.args['expression'])}")
-            tree = tree.args["this"]
+            left, right = tree.args["this"], tree.args["expression"]
+            if self._exponents and type(tree) in _COMPARISONS:
+                left, right = _widened(left, right), _widened(right, left)
+            chain.append(f" {symbol} {self.write(right)}")
+            tree = left
         return self.write(tree) + "".join(reversed(chain))
 
     def _negative(self, tree: Tree) -> str:
@@ -462,6 +465,15 @@ class SqlText:
     def _group(self, tree: Tree) -> str:
         by = [*tree.args.get("expressions", ()), *tree.args.get("grouping_sets", ())]
         return f" GROUP BY {self._list(by)}"
+
+
+def _widened(tree: Tree, other: Tree) -> Tree:
+    """Return a column without its cast to a double where it is compared with one, which casts it anyway."""
+    if type(tree) is not exp.Cast or type(tree.args["this"]) is not exp.Column:
+        return tree
+    number = type(other) is exp.Cast and type(other.args["this"]) is exp.Literal
+    doubles = number and tree.args["to"] is other.args["to"] is _TYPES["DOUBLE"]
+    return tree.args["this"] if doubles else tree
 
 
 def _identifier(tree: Tree) -> str:
