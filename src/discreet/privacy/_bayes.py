@@ -60,7 +60,9 @@ def _gram_rule(points: int) -> tuple[Floats, Floats]:
     k = np.arange(1, _PANEL, dtype=np.float64)
     n = float(points)
     off = np.sqrt(k * k * (n - k) * (n + k) / (4.0 * (4.0 * k * k - 1.0)))
-    nodes, vectors = scipy.linalg.eigh_tridiagonal(np.full(_PANEL, 0.5 * (n - 1.0)), off)
+    # By numpy, which is loaded: scipy.linalg takes longer to load than all floors of a release to compute.
+    middle = np.full(_PANEL, 0.5 * (n - 1.0))
+    nodes, vectors = np.linalg.eigh(np.diag(middle) + np.diag(off, 1) + np.diag(off, -1))
     return nodes, n * vectors[0] ** 2
 
 

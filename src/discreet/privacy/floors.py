@@ -23,7 +23,6 @@ from discreet.privacy.rounding import (
     UNIT,
     finite,
     shorter_up,
-    step_until,
     whole,
 )
 
@@ -48,6 +47,8 @@ UNBIASED_ONLY = "unbiased attackers only"
 
 _Law = TypeVar("_Law", bound=Noise)
 
+_ROOT_TOLERANCE = 2.0**-28
+"""Largest error of the logarithm of a size, of which 24 significant bits are kept."""
 _MANY = 2.0**40
 """Multiple of the range beyond which more noise adds nothing to a floor that floats can show."""
 
@@ -363,13 +364,12 @@ def least_noise(
         lambda log_size: floor(math.exp(log_size)) - error,
         math.log(low),
         math.log(high),
-        xtol=1e-15,
+        xtol=_ROOT_TOLERANCE,
         rtol=8.0 * UNIT,
     )
-    # find_root may stop just below the root, where the floor is not reached.
-    size = step_until(lambda size: size >= high or floor(size) >= error, math.exp(log_size), 1.0)
-    # Few digits, so that processors whose last bits differ calibrate to the same noise.
-    size = shorter_up(min(size, high))
+    # Few digits, so that processors whose last bits differ calibrate to the same noise. From just below the
+    # root, so that none of the numbers with these digits is left out.
+    size = shorter_up(math.exp(log_size - 2.0 * _ROOT_TOLERANCE))
     while floor(size) < error:
         size = shorter_up(math.nextafter(size, math.inf))
     return law(size)
