@@ -14,7 +14,7 @@ import duckdb
 from discreet.errors import SourceError
 from discreet.noise_law import Additive, Clear, InRangeLaw, InvariantLaw, SampledLaw
 from discreet.release.publication import Publication, published_fields
-from discreet.tables.duckdb import connect, identifier, literal, quote_path
+from discreet.tables.duckdb import connect_for, identifier, literal, quote_path
 from discreet.tables.writers import is_wide, moment_expression
 
 if TYPE_CHECKING:
@@ -188,10 +188,11 @@ def write_readable(
         Whether the first line has the names of the columns.
     """
     cells = ", ".join(f"{column.expression} AS {identifier(column.name)}" for column in columns)
-    files = ", ".join(map(quote_path, sorted(data.iterdir()) if data.is_dir() else [data]))
+    paths = sorted(data.iterdir()) if data.is_dir() else [data]
+    files = ", ".join(map(quote_path, paths))
     rows = f"SELECT {cells} FROM read_parquet([{files}], hive_partitioning=false)"  # noqa: S608 - quoted
     options = f"FORMAT csv, HEADER {header}, DELIMITER ',', COMPRESSION none, USE_TMP_FILE false"
-    with contextlib.closing(connect()) as connection:
+    with contextlib.closing(connect_for(paths)) as connection:
         if is_wide(len(columns)):
             # Each thread holds rows that wait for their turn.
             connection.execute("SET threads = 1")

@@ -20,11 +20,11 @@ from discreet.errors import ParameterError, SchemaError, SourceError
 from discreet.file_system import sync_to_disk
 from discreet.schema import Column, Schema
 from discreet.tables.arrow import ArrayStream
-from discreet.tables.duckdb import connect, identifier, literal, run_over, split_table_name
+from discreet.tables.duckdb import connect, connect_shared, identifier, literal, run_over, split_table_name
 from discreet.tables.external_sort import sort_by_words
 from discreet.tables.files import attach
 from discreet.tables.postgres import SCHEMES, write_postgres
-from discreet.tables.table import duckdb_address
+from discreet.tables.table import ROWS, duckdb_address
 from discreet.tables.temporary import lock, lock_leftover
 
 if TYPE_CHECKING:
@@ -350,12 +350,20 @@ class _Writer:
         rows = row_group_size(len(self._fields))
         if options == _FORMATS[".parquet"]:
             options += f", ROW_GROUP_SIZE {rows}"
-        with contextlib.closing(connect()) as connection:
+        with contextlib.closing(self._connect()) as connection:
             if is_wide(len(self._fields)):
                 # Each thread holds buffers for every column of a row group.
                 connection.execute("SET GLOBAL threads = 1")
             command = f"COPY ({self.select}) TO {literal(file)} ({options}, USE_TMP_FILE false)"
             return self.run(connection, command, f"The file {file!r}", folder)
+
+    def _connect(self) -> duckdb.DuckDBPyConnection:
+        """Return a connection to write by: to the shared instance for a single batch, or to a new one."""
+        batches = iter(self._batches)
+        first = list(itertools.islice(batches, 2))
+        self._batches = itertools.chain(first, batches)
+        is_small = len(first) < 2 and all(np.size(cells) <= ROWS for one in first for cells in one.values())
+        return connect_shared() if is_small else connect()
 
     def copy_csv(self, file: str) -> int:
         """Write CSV text without a header, for PostgreSQL."""
