@@ -310,7 +310,7 @@ def test_columns_are_screened_without_a_change_of_figures(monkeypatch: pytest.Mo
     assert guessed is not None
     assert guessed.column == "x4"
     # A twin that takes a column that tells little states another one.
-    last = lambda risk, law, scores: scores.by_information[-1:]  # noqa: E731
+    last = lambda risk, place: risk._draw(place)[0].by_information[-1:]  # noqa: E731
     monkeypatch.setattr(_risk_measurement._RowRisk, "_most_guessed", last)
     twin = measure_risk(method, plan, 300).worst("attribute inference")
     assert twin is not None

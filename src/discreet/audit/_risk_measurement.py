@@ -131,24 +131,14 @@ class _RowRisk:
     """
 
     def __init__(self, plan: ReleasePlan, game: Game) -> None:
-        """Draw made-up people and their rows under each law."""
-        schema, n_rows, stream = game.schema, game.n_rows, game.stream
+        """Say what is left out; people and their rows are drawn law by law, when they are first attacked."""
+        schema, n_rows = game.schema, game.n_rows
         assert n_rows is not None
         rows_each = min(schema.max_rows_per_unit or 1, n_rows)
         joint = any(_is_joint(summary.law) for summary in plan.columns)
-        draw: Any = RowScores.draw
-        if joint:
-            draw = partial(TableScores.draw, rows_each=min(rows_each, MOST_ALIKE))
-        self._scores: list[tuple[str, Scores]] = [
-            (law.name, draw(plan, schema, law, n_rows, stream.derive(law.name), game.people))
-            for law in game.laws
-        ]
-        # The same rows, put together to people who have several.
-        self._units = [
-            (name, _join_rows(one, rows_each, alike=law.alike))
-            for law, (name, one) in zip(game.laws, self._scores, strict=True)
-        ]
-        self._stream, self._source = stream, describe_prior(game)
+        self._plan, self._game, self._rows_each, self._joint = plan, game, rows_each, joint
+        self._drawn: dict[int, tuple[Scores, Scores | UnitScores]] = {}
+        self._source = describe_prior(game)
         self._n_rows = min(n_rows, MOST_ROWS) if joint else n_rows
         self._bound = _bound_gain(plan)
         self.left_out: list[str] = []
@@ -165,34 +155,52 @@ class _RowRisk:
                 f"attacked together, or {min(rows_each, MOST_ALIKE)} that are the same."
             )
 
+    def _draw(self, place: int) -> tuple[Scores, Scores | UnitScores]:
+        """Return the rows of made-up people under a law, one by one and put together to people."""
+        if place not in self._drawn:
+            game, law = self._game, self._game.laws[place]
+            draw: Any = RowScores.draw
+            if self._joint:
+                draw = partial(TableScores.draw, rows_each=min(self._rows_each, MOST_ALIKE))
+            stream = game.stream.derive(law.name)
+            scores: Scores = draw(self._plan, game.schema, law, game.n_rows, stream, game.people)
+            self._drawn[place] = scores, _join_rows(scores, self._rows_each, alike=law.alike)
+        return self._drawn[place]
+
     def attacks(self, progress: Callable[[float], None]) -> Iterator[AttackRisk]:
         """Yield the worst result of each attack over the laws of made-up people, the fastest first."""
-        first = self._scores[0][1]
+        first, _ = self._draw(0)
         public, protected = len(first.always_known), len(first.by_information)
         if not public + protected:
             return
         # Somebody who knows little, half, and everything.
         sizes = sorted({min(FEW, protected), math.ceil(protected / 2), protected})
-        laws = range(len(self._scores))
+        laws = range(len(self._game.laws))
         for k in sizes:
             yield self._worst(self._link(place, k) for place in laws)
         yield self._worst(self._recognize(place) for place in laws)
         progress(0.3)
         guesses: list[AttackRisk] = []
-        for done, (name, one) in enumerate(self._scores):
-            guesses += [self._guess(name, one, j) for j in self._most_guessed(name, one)]
-            progress(0.3 + 0.7 * (done + 1) / len(self._scores))
+        for place in laws:
+            guesses += [self._guess(place, j) for j in self._most_guessed(place)]
+            progress(0.3 + 0.7 * (place + 1) / len(laws))
         # What is guessed by whoever knows the declared rows is stated in any case.
         parts = [
             [one for one in guesses if (one.prior == "declared") is declared] for declared in (False, True)
         ]
         yield from (self._worst(part) for part in parts if part)
 
-    def linkage_of_last(self, columns: int) -> float:
-        """Return the success of linkage by the columns that tell least, and those that are public."""
-        return max(
-            float(units.link([*one.always_known, *one.by_information[-columns:]]).mean())
-            for (_, one), (_, units) in zip(self._scores, self._units, strict=True)
+    @property
+    def n_protected(self) -> int:
+        """Number of protected columns."""
+        return len(self._draw(0)[0].by_information)
+
+    def is_linked_by_last(self, columns: int) -> bool:
+        """Return whether linkage by the columns that tell least, and the public ones, is above its limit."""
+        drawn = (self._draw(place) for place in range(len(self._game.laws)))
+        return any(
+            float(units.link([*one.always_known, *one.by_information[-columns:]]).mean()) > LIMITS["linkage"]
+            for one, units in drawn
         )
 
     @staticmethod
@@ -202,7 +210,7 @@ class _RowRisk:
 
     def _link(self, place: int, k: int) -> AttackRisk:
         """Return how often the attacker finds a row of a person of whom k columns are known."""
-        (law, scores), (_, units) = self._scores[place], self._units[place]
+        law, (scores, units) = self._game.laws[place].name, self._draw(place)
         known = _knowledge(
             k, len(scores.columns) - len(scores.always_known), len(scores.always_known), units.rows_each
         )
@@ -217,7 +225,7 @@ class _RowRisk:
 
     def _recognize(self, place: int) -> AttackRisk:
         """Return how often the attacker knows whether a person is in the table, all columns known."""
-        (law, scores), (_, units) = self._scores[place], self._units[place]
+        law, (scores, units) = self._game.laws[place].name, self._draw(place)
         k = len(scores.columns)
         public = len(scores.always_known)
         known = _knowledge(k - public, k - public, public, units.rows_each)
@@ -228,23 +236,28 @@ class _RowRisk:
             f"that person is in the table; by chance, in {percent(0.5)}.",
         )  # fmt: skip
 
-    def _most_guessed(self, law: str, scores: Scores) -> list[int]:
+    def _most_guessed(self, place: int) -> list[int]:
         """Return the columns whose cells the attacker gains most about, by the first people alone.
 
         Only the largest gain is stated. A column above its threshold is among the largest of the first
         people, unless others are above it as well.
         """
+        scores, _ = self._draw(place)
         columns = scores.by_information
         if isinstance(scores, TableScores) or len(columns) <= _STATED or len(scores.place) <= _SCREENED:
             return columns
         first = scores.take(_SCREENED)
-        found = {j: self._guess(law, first, j) for j in columns}
+        found = {j: self._guess_by(first, place, j) for j in columns}
         return sorted(columns, key=lambda j: (-found[j].gain, j))[:_STATED]
 
-    def _guess(self, law: str, scores: Scores, unknown: int) -> AttackRisk:
+    def _guess(self, place: int, unknown: int) -> AttackRisk:
         """Return how often the attacker guesses a cell of a person whose other cells are known."""
-        target = scores.columns[unknown].target
-        right, without = scores.guess(unknown, self._stream.derive(f"{law} {target.name}"))
+        return self._guess_by(self._draw(place)[0], place, unknown)
+
+    def _guess_by(self, scores: Scores, place: int, unknown: int) -> AttackRisk:
+        """Return :meth:`_guess` about some of the people of a law."""
+        law, target = self._game.laws[place].name, scores.columns[unknown].target
+        right, without = scores.guess(unknown, self._game.stream.derive(f"{law} {target.name}"))
         baseline = float(without.mean())
         near = "" if target.is_list else ", to within 5 % of its range where it has many values,"
         # The difference varies less than either: people who are guessed easily without the table are so with
@@ -400,11 +413,10 @@ def _advise(method: ReleaseMethod, plan: ReleasePlan, game: Game, risk: Risk) ->
 def _advise_columns(plan: ReleasePlan, game: Game) -> list[str]:
     """Return how many columns may be published if linkage is to stay below its threshold."""
     measured = _RowRisk(plan, game)
-    protected = len(measured._scores[0][1].by_information)
-    for columns in range(protected - 1, 0, -1):
-        if measured.linkage_of_last(columns) <= LIMITS["linkage"]:
+    for columns in range(measured.n_protected - 1, 0, -1):
+        if not measured.is_linked_by_last(columns):
             return [
-                f"Publish at most {columns} of the {protected} protected columns, without those that tell "
-                "most: linkage is then below its threshold."
+                f"Publish at most {columns} of the {measured.n_protected} protected columns, without those "
+                "that tell most: linkage is then below its threshold."
             ]
     return []

@@ -122,13 +122,17 @@ class UnitScores:
         # Below most scores there is always a stranger's row that scores more.
         counts = np.flatnonzero(others * np.log1p(-every.above) > _NEGLIGIBLE)
         chances = np.zeros(every.above.shape)
-        at_once = max(1, _AT_ONCE // (_NODES * len(every.reached)))
-        for start in range(0, len(counts), at_once):
-            part = counts[start : start + at_once]
-            chances.ravel()[part] = self._integrate(every, part, others) * every.weight.ravel()[part]
+        # Mostly one of the person's rows alone has a score, and then the product has one factor that varies.
+        single = (self.copies == 1) & ((every.own(counts)[1] > 0).sum(axis=0) == 1)
+        for places, n_factors in ((counts[single], 1), (counts[~single], len(every.reached))):
+            at_once = max(1, _AT_ONCE // (_NODES * n_factors))
+            for start in range(0, len(places), at_once):
+                part = places[start : start + at_once]
+                chances.ravel()[part] = self._integrate(every, part, others, n_factors == 1)
+        chances *= every.weight
         return np.asarray(np.minimum(chances.sum(axis=1), 1.0))
 
-    def _integrate(self, levels: _Levels, part: Ints, others: int) -> Floats:
+    def _integrate(self, levels: _Levels, part: Ints, others: int, single: bool) -> Floats:
         """Return the integrals of :meth:`link` at some scores.
 
         Parameters
@@ -139,6 +143,8 @@ class UnitScores:
             Places of the scores among those of all people one after another.
         others : int
             Number of rows of strangers.
+        single : bool
+            Whether each of the scores is that of one of the person's rows alone.
         """
         above, at_least = levels.above.ravel()[part], levels.at_least.ravel()[part]
         own, own_ties = levels.own(part)
@@ -151,10 +157,15 @@ class UnitScores:
         rising = 1 + nodes[:, None] * falling
         u = 1 - np.minimum(-np.log(rising) / rate, 1.0)
         strangers = np.exp(others * np.log1p(-at_least + (at_least - above) * u))
+        strangers /= rising
+        if single and self.copies == 1:
+            # One factor of the product grows with u, in proportion, so that its slope does not depend on u.
+            slope = own_ties.sum(axis=0) * np.where(own_ties > 0, 1.0, 1 - own).prod(axis=0)
+            return np.asarray(-falling / rate * slope * (weights @ strangers))
         inside = (1 - own)[:, None] + own_ties[:, None] * u
         none = np.maximum(inside, 0.0).prod(axis=0) ** self.copies
-        slope = self.copies * (own_ties[:, None] / np.maximum(inside, 1e-300)).sum(axis=0)
-        return np.asarray(-falling / rate * (weights @ (slope * none * strangers / rising)))
+        slopes = self.copies * (own_ties[:, None] / np.maximum(inside, 1e-300)).sum(axis=0)
+        return np.asarray(-falling / rate * (weights @ (slopes * none * strangers)))
 
     def recognize(self, known: Sequence[int]) -> Floats:
         """Return the chance to say correctly whether each person is in the table, being so for half of them.
