@@ -81,11 +81,20 @@ def test_verify_loads_no_learner_and_no_other_method(folder: Path) -> None:
     loaded = _loaded(folder, "verify", "out/public")
     assert "discreet.release.gaussian" in loaded
     assert not loaded & (SLOW | SERVER | OTHER_METHODS | {"scipy.stats", "sqlglot"})
+    assert "scipy.linalg._basic" not in loaded  # the package itself is there, and not executed
 
 
 def test_a_plan_without_a_target_loads_no_learner(folder: Path) -> None:
     loaded = _loaded(folder, "plan", "hospital.csv", *PROMISE)
     assert not loaded & (SLOW | SERVER | {"jinja2", "narwhals", "scipy.stats"})
+    assert "discreet.pipeline.ways" in loaded
+    assert not loaded & {
+        "discreet.pipeline.plan",
+        "discreet.pipeline.draft",
+        "discreet.release.masked",
+        "discreet.release.spark",
+        "discreet.report.statement.build",
+    }
 
 
 def test_a_release_by_floors_loads_no_learner(folder: Path) -> None:

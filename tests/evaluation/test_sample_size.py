@@ -28,7 +28,8 @@ from discreet.evaluation.what_if import (
     signal_evidence,
 )
 from discreet.noise import Stream
-from discreet.pipeline.plan import PlanBasis, plan_noise_levels
+from discreet.pipeline.plan import plan_noise_levels
+from discreet.pipeline.plan_basis import PlanBasis
 
 CENSUS = Schema(
     columns=[*(Column(f"x{j}", lower=0, upper=1) for j in range(14)), Column("income", values=(0, 1))],

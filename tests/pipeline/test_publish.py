@@ -34,7 +34,8 @@ from discreet.noise import Stream
 from discreet.pipeline import _release_stages, publish
 from discreet.pipeline._output import ReleaseKey
 from discreet.pipeline.options import KeyEscrow, Output, RunOptions, Signing
-from discreet.pipeline.plan import PlanBasis, dry_run, plan_noise_levels
+from discreet.pipeline.plan import dry_run, plan_noise_levels
+from discreet.pipeline.plan_basis import PlanBasis
 from discreet.pipeline.published_folder import rebuild_report
 from discreet.privacy import receipt
 from discreet.query.unit_rows import ledger_salt

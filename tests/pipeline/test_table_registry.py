@@ -14,7 +14,8 @@ import pytest
 from discreet import ApproxDP, Column, Ledger, PureDP, Schema, publish, publish_model, verify
 from discreet.errors import DiscreetWarning, OtherLedger, SchemaError
 from discreet.pipeline import RunOptions, table_registry
-from discreet.pipeline.plan import PlanBasis, plan_noise_levels
+from discreet.pipeline.plan import plan_noise_levels
+from discreet.pipeline.plan_basis import PlanBasis
 from discreet.pipeline.query import query_table
 from discreet.pipeline.table_registry import Registry, fingerprint_table, open_charged_ledger
 from tests.pipeline.test_identity import people, taken, write

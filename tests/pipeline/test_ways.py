@@ -9,7 +9,7 @@ import pytest
 from discreet import PureDP
 from discreet.errors import ParameterError
 from discreet.ledger.audit_log import TUNED, AuditLog
-from discreet.pipeline.plan import PlanBasis
+from discreet.pipeline.plan_basis import PlanBasis
 from discreet.pipeline.ways import plan_ways
 from tests.pipeline.people import PEOPLE, people
 

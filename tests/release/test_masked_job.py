@@ -11,7 +11,8 @@ from sklearn.linear_model import LogisticRegression
 
 from discreet import publish, verify
 from discreet.errors import ParameterError, PromiseError
-from discreet.pipeline.plan import PlanBasis, dry_run, plan_noise_levels
+from discreet.pipeline.plan import dry_run, plan_noise_levels
+from discreet.pipeline.plan_basis import PlanBasis
 from discreet.privacy import ApproxDP, PureDP
 from discreet.release import published_schema
 from discreet.release.masked.encoding import Encoding

@@ -127,11 +127,12 @@ def load_declaration(table: str, schema: Path | None, target: str | None) -> "Sc
         There is no schema, or it is incomplete or wrong.
     """
     from discreet.errors import SchemaError
-    from discreet.pipeline.draft import draft_schema, find_open_lines
     from discreet.pipeline.sources import find_schema, schema_path
 
     place = schema or schema_path(table)
     if schema is None and not place.exists() and not table.startswith("demo:"):
+        from discreet.pipeline.draft import draft_schema
+
         lines = draft_schema(table, place).open_lines
         raise SchemaError(
             f"{table} has no schema; a draft was written to {str(place)!r}. {_list_open_lines(lines)} Do "
@@ -141,6 +142,8 @@ def load_declaration(table: str, schema: Path | None, target: str | None) -> "Sc
     try:
         loaded = find_schema(table, schema)
     except SchemaError as problem:
+        from discreet.pipeline.draft import find_open_lines
+
         text = place.read_text(encoding="utf-8", errors="replace") if place.is_file() else ""
         if lines := find_open_lines(text):
             raise SchemaError(

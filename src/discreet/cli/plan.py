@@ -72,7 +72,7 @@ def plan(
     No cell is read unless --on-rows is given: the ways are tried on made-up rows, the same for all, with the
     declared columns and as many rows.
     """
-    from discreet.pipeline.plan import PlanBasis
+    from discreet.pipeline.plan_basis import PlanBasis
 
     with open_service(table) as database, Console(as_json=json) as console:
         request = method.read(table, schema=None if database is None else database.schema)

@@ -25,7 +25,6 @@ from discreet.evaluation._models import (
 from discreet.privacy import PureDP
 from discreet.query.aggregates import Marginals, Moments
 from discreet.query.dummy import ONE_IN, cells_at_shares, remove_cells, uniform_shares
-from discreet.release import CoarseRelease
 from discreet.release.publication import decode_cells
 from discreet.schema import Schema
 
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
 
     Rows = Mapping[str, AnyArray]
 
+EXPLAINED = 0.25
+"""Default share of the target's variance that the true columns explain: a cautious guess."""
 MOST_COLUMNS = 60
 """Number of columns among which all pairs are tabulated; of wider tables, the first ones."""
 CORRELATION = 0.3
@@ -174,6 +175,8 @@ def _plan_cells(schema: Schema) -> CoarsePlan:
         if c.is_released and c.name != schema.id_column
     )
     plain = Schema(columns=columns, target=schema.target)
+    from discreet.release import CoarseRelease  # loaded here: the share above is read without tables
+
     method = CoarseRelease(privacy=PureDP(epsilon=1), per_row=len(plain.features) or None, schema=plain)
     return method.plan(plain, 1)
 

@@ -13,13 +13,13 @@ from discreet.audit import max_success_probability, measure_risk
 from discreet.errors import DiscreetError, DiscreetWarning, ParameterError
 from discreet.evaluation._models import PredictionTask
 from discreet.evaluation.compared_rows import as_file, noisy_means, noisy_tables
-from discreet.evaluation.exact_models import score_masked
 from discreet.evaluation.noise_aware import AwareModel, AwareRows
 from discreet.evaluation.what_if import plan_epsilon
 from discreet.noise_law import ResponseLaw, SampledLaw
 from discreet.privacy import ApproxDP, ErrorFloor, PureDP
 from discreet.query import Database
-from discreet.release import CoarseRelease, GaussianRelease, MaskedRelease, SyntheticRelease
+from discreet.query.engines.base import kernel_engine_for
+from discreet.release import CoarseRelease, GaussianRelease, SyntheticRelease
 from discreet.release.base import check_publishable
 from discreet.release.coarse import CoarsePlan
 
@@ -248,6 +248,8 @@ def _make_method(
         promise = PureDP(epsilon=privacy.epsilon, unit=privacy.unit, neighbors=privacy.neighbors)
         return CoarseRelease(privacy=promise, schema=schema)
     if name == "masked":
+        from discreet.release import MaskedRelease  # loaded here, with the learners that it masks
+
         return MaskedRelease(privacy=privacy, schema=schema)
     if floors:
         return GaussianRelease(privacy=ErrorFloor(floors), schema=schema)
@@ -419,6 +421,9 @@ def _publish_masked(rows: ComparedRows, n_rows: int, privacy: PureDP | ApproxDP)
     """Return the accuracy of the classifier that masked rows lead to."""
     if rows.schema.target is None:
         raise ParameterError("Masked rows are made for a classifier, and no target is declared.")
+    from discreet.evaluation.exact_models import score_masked
+    from discreet.release import MaskedRelease  # as above
+
     plan = MaskedRelease(privacy=privacy, schema=rows.schema).plan(rows.schema, n_rows)
     weights = plan.train(rows.train, rows.stream.derive("masked"), sample=True)
     return Outcome(accuracy=rows.score(score_masked(plan, weights, rows.test)))
@@ -452,7 +457,10 @@ def _publish_model(rows: ComparedRows, n_rows: int, privacy: PureDP | ApproxDP) 
 
 def _ask_questions(rows: ComparedRows, n_rows: int, privacy: PureDP | ApproxDP) -> Outcome:
     """Return the errors of means, and of two-way tables, if the whole promise pays for these alone."""
-    with Database(rows.as_table(), schema=rows.schema, random_state=rows.seed) as database:
+    table = rows.as_table()
+    with Database(
+        table, schema=rows.schema, engine=kernel_engine_for(table), random_state=rows.seed
+    ) as database:
         stream = rows.stream.derive("questions")
         tables = noisy_tables(database, rows.pairs, rows.tables, rows.n_rows, privacy, stream)
         means = noisy_means(database, rows.means, rows.n_rows, privacy, stream)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import DiscreetError, DiscreetWarning, ParameterError, PromiseError
+from discreet.evaluation.compared_rows import EXPLAINED
 from discreet.evaluation.noise_aware import published_law
 from discreet.learn.noise_aware.estimators import FIRM_RATIO, critical_value
 from discreet.noise import InRange
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
 
 FACTORS = tuple(2.0 ** (k / 2) for k in range(-6, 7))
 """Factors of the noise, from an eighth to eight."""
-EXPLAINED = 0.25
-"""Default share of the label's variance that the true columns explain: a cautious guess."""
 _UNIFORM = 1 / 12
 """Variance of the uniform law on an interval of width 1."""
 _MOST_ROWS = 10**15

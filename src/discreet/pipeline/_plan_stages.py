@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discreet.audit import (
@@ -14,15 +13,11 @@ from discreet.audit import (
     measure_risk,
 )
 from discreet.errors import DataError, RiskTooHigh, SelfAttackFailed
-from discreet.evaluation.tallies import PairedSample
 from discreet.formatting import count_noun
-from discreet.noise import Stream
 from discreet.pipeline._stages import READABLE, check_every_cell
 from discreet.pipeline.methods import check_floors
-from discreet.pipeline.sources import describe_source, resolve_source
 from discreet.query.unit_rows import count_used_rows
-from discreet.release.kinds import is_synthetic
-from discreet.release.spark import PartitionedTable
+from discreet.release.kinds import is_partitioned, is_synthetic
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
@@ -86,7 +81,7 @@ def public_length(schema: Schema, n_rows: int) -> Any:
 
 def check_cells(source: Any, schema: Schema, n_rows: int, report: StageReport) -> None:
     """Read every declared cell once, so that a bad one is named before anything is charged."""
-    if isinstance(source, PartitionedTable):
+    if is_partitioned(source):
         source.check()
     else:
         check_every_cell(source, schema, lambda n_read: report.progress(n_read / n_rows))
@@ -179,27 +174,6 @@ def attack_plan(
     else:
         report("nothing is promised that an attack on made-up records could break")
     return guesses, audits
-
-
-def read_prior(public_sample: Any, schema: Schema) -> PublicPrior | None:
-    """Return the law of public rows that attackers may know; None where none were declared.
-
-    Parameters
-    ----------
-    public_sample : path, URL or frame, optional
-        Public table with the released columns of the schema; None for none.
-    schema : Schema
-        Declaration of the table that is protected.
-    """
-    if public_sample is None:
-        return None
-    sample = PairedSample(schema, Stream.from_seed(0))
-    with open_table(resolve_source(public_sample), schema=schema) as table:
-        for batch in table.batches(schema):
-            sample(batch, batch)
-    label = describe_source(public_sample)
-    # The name of a file says which table it is; where it lies is nobody's business.
-    return PublicPrior.from_rows(schema, sample.rows, label if "://" in label else Path(label).name)
 
 
 def assess_risk(

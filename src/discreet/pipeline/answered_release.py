@@ -14,6 +14,7 @@ from discreet.pipeline._output import INTERNAL, PUBLIC, build_folder, check_targ
 from discreet.pipeline._stages import Stages, describe_tuning, parse_about
 from discreet.pipeline.methods import check_floors, check_one_target, resolve_method
 from discreet.pipeline.options import Output, RunOptions
+from discreet.pipeline.plan_basis import read_prior
 from discreet.pipeline.result import Published, build_notes, select_sentences
 from discreet.release import SyntheticRelease
 from discreet.release.readable import readable_columns, write_readable
@@ -115,7 +116,7 @@ def publish_answers(
                 releasing, plan, sums.n_rows or 0, run.attack_records, report
             )
         with stages.stage("risk") as report:
-            prior = _plan_stages.read_prior(run.public_sample, schema)
+            prior = read_prior(run.public_sample, schema)
             risk = _plan_stages.assess_risk(releasing, plan, sums.n_rows, run.attack_records, report, prior)
         risk = _plan_stages.check_risk(risk, run.accept_risk)
         with stages.stage("release") as report:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import DiscreetError
 from discreet.evaluation.learning import choose_meter
-from discreet.evaluation.tallies import PairedSample
-from discreet.evaluation.what_if import EXPLAINED, estimate_sample_size, what_if
-from discreet.ledger.audit_log import TUNED, AuditLog
+from discreet.evaluation.what_if import estimate_sample_size, what_if
+from discreet.ledger.audit_log import AuditLog
 from discreet.noise import Stream
 from discreet.pipeline import _plan_stages
 from discreet.pipeline._release_stages import usual_delta
@@ -25,9 +24,9 @@ from discreet.pipeline.methods import (
     resolve_promise,
 )
 from discreet.pipeline.options import RunOptions
+from discreet.pipeline.plan_basis import PlanBasis, log_tuning, read_prior, read_sample
 from discreet.pipeline.result import Row, build_notes, build_rows, select_sentences
-from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
-from discreet.pipeline.table_registry import open_charged_ledger
+from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, resolve_source
 from discreet.release import SyntheticRelease
 from discreet.release.invariant.plan import InvariantPlan, encoded_rows
 from discreet.report.statement.build import promised_blocks, total_cost
@@ -115,30 +114,6 @@ class QuestionPlan:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class PlanBasis:
-    """Rows that a plan is measured on, and what is assumed about them.
-
-    Parameters
-    ----------
-    n_rows : int, optional
-        Public number of rows. None: the table is opened to count them.
-    public_sample : path, URL or frame, optional
-        Public table of the same columns, to measure on. None: made-up rows, or no accuracy.
-    on_rows : bool
-        Whether to measure on the table itself: internal, logged beside the ledger, and stated by every later
-        release.
-    explained : float
-        Share of the target's variance that the columns are assumed to explain, from 0 to 1: of made-up rows,
-        and for the number of rows that a learner needs.
-    """
-
-    n_rows: int | None = None
-    public_sample: Any = None
-    on_rows: bool = False
-    explained: float = EXPLAINED
-
-
 def plan_noise_levels(
     source: Any,
     *,
@@ -148,7 +123,7 @@ def plan_noise_levels(
     protect: Mapping[str, float] | None = None,
     ledger: LedgerPlace = None,
     new_ledger: bool = False,
-    basis: PlanBasis = PlanBasis(),
+    basis: PlanBasis = PlanBasis(),  # noqa: B008 - frozen
     on_progress: OnProgress | None = None,
     **options: Any,
 ) -> PlannedRelease:
@@ -204,33 +179,6 @@ def plan_noise_levels(
         measured = f"measured on the public table {describe_source(basis.public_sample)}."
     positions = what_if(releasing, declared, n_rows, accuracy=meter, **common)
     return PlannedRelease(positions=positions, measured_on=measured, schema=shown, sample_size=needed)
-
-
-def log_tuning(source: Any, schema: Schema, ledger: LedgerPlace, *, new_ledger: bool) -> None:
-    """Write into the audit log that true rows are looked at, before they are.
-
-    Parameters
-    ----------
-    source, ledger, new_ledger
-        As for :func:`discreet.publish`; nothing is charged.
-    schema : Schema
-        Declaration of the table.
-    """
-    table_ledger = open_charged_ledger(source, schema, ledger, new_ledger=new_ledger)
-    AuditLog(log_path(table_ledger)).write(
-        TUNED, table=describe_source(source), dataset=schema.dataset, schema=schema.digest
-    )
-    if table_ledger is not None:
-        table_ledger.close()
-
-
-def read_sample(source: Any, schema: Schema, stream: Stream) -> dict[str, AnyArray]:
-    """Return a uniform sample of the rows of a table, encoded; all of them if they are few."""
-    sample = PairedSample(schema, stream.derive("sample"))
-    with open_table(source, schema=schema) as table:
-        for batch in table.batches(schema):
-            sample(batch, batch)
-    return sample.rows
 
 
 def _make_meter(
@@ -386,7 +334,7 @@ def dry_run(
     with stages.stage("test") as report:
         guesses, audits = _plan_stages.attack_plan(releasing, plan, n_rows, run.attack_records, report)
     with stages.stage("risk") as report:
-        prior = _plan_stages.read_prior(run.public_sample, declared)
+        prior = read_prior(run.public_sample, declared)
         risk = _plan_stages.assess_risk(releasing, plan, n_rows, run.attack_records, report, prior)
     blocks = promised_blocks(TableSubject(plan, releasing))
     return DryRun(

@@ -36,6 +36,7 @@ from discreet.pipeline.methods import (
     resolve_promise,
 )
 from discreet.pipeline.options import Output, RunOptions, SparkOptions
+from discreet.pipeline.plan_basis import read_prior
 from discreet.pipeline.result import Published, build_notes, build_rows, select_sentences
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.pipeline.table_registry import open_charged_ledger
@@ -244,7 +245,7 @@ def publish(
         with stages.stage("test") as report:
             verdicts, audits = _plan_stages.attack_plan(releasing, plan, n_rows, run.attack_records, report)
         with stages.stage("risk") as report:
-            prior = _plan_stages.read_prior(run.public_sample, declared)
+            prior = read_prior(run.public_sample, declared)
             risk = _plan_stages.assess_risk(releasing, plan, n_rows, run.attack_records, report, prior)
         risk = _plan_stages.check_risk(risk, run.accept_risk)
         log.write("risk", verdict=risk.verdict, why=risk.why, accepted=risk.accepted)

@@ -12,9 +12,8 @@ from discreet.evaluation.way_choice import choose_way
 from discreet.evaluation.ways import add_risks, measure_ways
 from discreet.formatting import count_noun
 from discreet.noise import Stream, permutation
-from discreet.pipeline._plan_stages import read_prior
 from discreet.pipeline.methods import build_promise, resolve_floors
-from discreet.pipeline.plan import PlanBasis, log_tuning, read_sample
+from discreet.pipeline.plan_basis import PlanBasis, log_tuning, read_prior, read_sample
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, resolve_source
 from discreet.privacy import ApproxDP, PureDP
 from discreet.tables import open_table

@@ -1,6 +1,7 @@
-"""Which method an object is, without loading the others: what no module has made is no instance of it.
+"""Which method, plan or table an object is, without loading the others.
 
-Loading every method takes 0.1 s of processor time, and a command uses one of them.
+What no module has made is no instance of it. Loading every method takes 0.1 s of processor time, and a
+command uses one of them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from discreet.release.invariant.plan import InvariantPlan
     from discreet.release.masked.method import MaskedRelease
     from discreet.release.masked.plan import MaskedPlan
+    from discreet.release.spark import PartitionedTable
     from discreet.release.synthetic import SyntheticRelease
 
 
@@ -42,6 +44,11 @@ def is_invariant_plan(plan: object) -> TypeIs[InvariantPlan]:
 def is_coarse_plan(plan: object) -> TypeIs[CoarsePlan]:
     """Return whether a plan is that of a coarse table."""
     return _is_instance(plan, "coarse", "CoarsePlan")
+
+
+def is_partitioned(source: object) -> TypeIs[PartitionedTable]:
+    """Return whether a table is one whose parts the workers of Spark read."""
+    return _is_instance(source, "spark.table", "PartitionedTable")
 
 
 def _is_instance(value: object, module: str, name: str) -> bool:
