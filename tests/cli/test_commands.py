@@ -235,6 +235,17 @@ def test_verify_passes_what_is_whole_and_fails_what_was_changed(made: Path, tmp_
     assert discreet("verify", "no-such-folder", cwd=tmp_path).code == 1
 
 
+def test_verify_starts_no_spark_for_a_folder_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str | None] = []
+    monkeypatch.setattr("discreet.tables.spark.open_session", opened.append)
+    done = discreet("verify", "no-such-folder", "--spark", cwd=tmp_path)
+    assert done.code == 1
+    assert "must be a folder" in done.err
+    assert not opened
+
+
 # ledger
 
 

@@ -1,6 +1,7 @@
 """``discreet verify``: check a published folder without the private table."""
 
 import contextlib
+import functools
 from pathlib import Path
 from typing import Annotated
 
@@ -63,7 +64,7 @@ def verify(
             source=None if source is None else resolve_source(source),
             public_key=None if public_key is None else read_bytes(public_key),
             ledger=opened_ledger,
-            spark=open_session(spark_master) if spark else None,
+            spark=functools.partial(open_session, spark_master) if spark else None,
             progress=lambda name: console.progress(name, 0.0),
         )
         console.close()

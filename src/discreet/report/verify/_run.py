@@ -92,10 +92,11 @@ def verify(
     ledger : Ledger, optional
         Ledger that was charged, to check what the statement says about it; without it, that is not
         checkable.
-    spark : SparkSession, optional
-        Session whose workers read the parts of a released table, for one that this machine is too small for.
-        They must see the folder under the same path. None: this process reads them one after the other. A
-        replay, and the rows of a synthetic table, are made by this process in any case.
+    spark : SparkSession or callable, optional
+        Session whose workers read the parts of a released table, for one that this machine is too small for,
+        or a function that opens it, which is called if the folder is one of a table. The workers must see the
+        folder under the same path. None: this process reads the parts one after the other. A replay, and the
+        rows of a synthetic table, are made by this process in any case.
     progress : callable, optional
         Function that is called with the name of each check before it runs.
 
@@ -147,7 +148,8 @@ def verify(
             )
         _ModelVerifier(folder, public_key, ledger, spark, checks).run()
     else:
-        _TableVerifier(folder, public_key, ledger, spark, checks, key, source).run()
+        session = spark() if callable(spark) else spark
+        _TableVerifier(folder, public_key, ledger, session, checks, key, source).run()
     return Verification(folder=str(folder), checks=tuple(checks.results))
 
 
