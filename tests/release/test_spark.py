@@ -301,3 +301,18 @@ def test_a_data_frame_is_staged_and_released(
     _assert_equal(tmp_path / "parts", tmp_path / "one.parquet")
     parts.close()
     assert not parts.path.exists()
+
+
+@pytest.mark.slow
+def test_staged_rows_are_in_groups_of_which_a_task_reads_few(
+    spark: Any, opened: Callable[..., PartitionedTable]
+) -> None:
+    rows = spark.range(0, 3 * ROWS, 1, 1).selectExpr(
+        "17 + id % 74 AS age",
+        "CAST(id % 1000 AS DOUBLE) AS income",
+        "'no' AS owner",
+        "DATE '2020-01-01' AS day",
+    )
+    parts = opened(source=rows)
+    sizes = select(f"SELECT DISTINCT row_group_num_rows FROM parquet_metadata('{parts.path}/*.parquet')")
+    assert {size for (size,) in sizes.fetchall()} == {2 * ROWS, ROWS}

@@ -40,6 +40,14 @@ if TYPE_CHECKING:
 _WATCHED = 16
 """Most batches that the driver draws again, to compare them with their true rows."""
 _STAGED = "staged"
+_STAGED_OPTIONS = {
+    "compression": "none",
+    "parquet.block.row.count.limit": str(2 * ROWS),
+    "parquet.dictionary.page.size": str(1 << 16),
+}
+"""How Spark writes staged rows: in small groups, since a task reads those of its part alone; without
+compression, since they are read twice and removed; and with dictionaries for lists, not for measured numbers.
+"""
 
 
 class PartitionedTable:
@@ -135,7 +143,8 @@ class PartitionedTable:
                 "columns, or declare role: drop."
             )
         try:
-            frame.select(*map(quote_name, names)).write.parquet(place.as_uri())
+            rows = frame.select(*map(quote_name, names))
+            rows.write.options(**_STAGED_OPTIONS).parquet(place.as_uri())
         except spark_failures() as problem:
             raise SourceError(
                 f"The Spark data frame cannot be written to {str(place)!r} ({type(problem).__name__}). All "
