@@ -15,13 +15,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from discreet import ApproxDP, Column, GaussianRelease, Ledger, Schema
+from discreet import (
+    ApproxDP,
+    CoarseRelease,
+    Column,
+    GaussianRelease,
+    Ledger,
+    PureDP,
+    Schema,
+    SyntheticRelease,
+)
 from discreet.tables.table import ROWS
 from tests.servers import cannot_start, no_spark
 from tests.workers import select
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from discreet.release import ReleaseMethod
 
 pytestmark = [pytest.mark.stats, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -33,7 +44,7 @@ from pyspark.sql import SparkSession
 from discreet import Ledger
 from discreet.release.spark import PartitionedTable, table
 from tests.pipeline.test_spark_cluster import SCHEMA, make_method
-master, place = sys.argv[1], Path(sys.argv[2])
+name, master, place = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 table.part_batches = lambda n_rows: 1
 session = (
     SparkSession.builder.master(master)
@@ -44,22 +55,37 @@ session = (
     .config("spark.speculation.minTaskRuntime", "0ms")
     .getOrCreate()
 )
-parts = PartitionedTable(place / "files", SCHEMA, place / "work", session=session)
+session.sparkContext.setLogLevel("OFF")
 with Ledger.open(place / "one.ledger") as ledger:
-    make_method(ledger).publish_parts(parts, place / "parts")
+    method = make_method(name, ledger)
+    if name == "synthetic":
+        # It has no jobs whose files would show how far it is.
+        for step in ("open_rows", "_make"):
+            def marked(*args, _step=step, _run=getattr(method, step), **kwargs):
+                (place / _step).touch()
+                return _run(*args, **kwargs)
+            setattr(method, step, marked)
+        (place / "parts").mkdir(exist_ok=True)
+        method.publish(session.read.parquet(str(place / "files")), place / "parts" / "one.parquet")
+    else:
+        parts = PartitionedTable(place / "files", SCHEMA, place / "work", session=session)
+        method.publish_parts(parts, place / "parts")
 session.stop()
 """
 SCHEMA = Schema(
     dataset="cluster",
     columns=[Column("age", type="integer", lower=17, upper=90), Column("income", lower=0, upper=1000)],
 )
+METHODS: dict[str, Callable[..., ReleaseMethod]] = {
+    "gaussian": lambda **common: GaussianRelease(privacy=ApproxDP(epsilon=4, delta=1e-7), **common),
+    "coarse": lambda **common: CoarseRelease(privacy=PureDP(epsilon=9), **common),
+    "synthetic": lambda **common: SyntheticRelease(privacy=ApproxDP(epsilon=4, delta=1e-7), **common),
+}
 
 
-def make_method(ledger: Ledger | None = None) -> GaussianRelease:
+def make_method(name: str, ledger: Ledger | None = None) -> ReleaseMethod:
     """Return the method of both releases; its seed gives both the same key."""
-    return GaussianRelease(
-        privacy=ApproxDP(epsilon=4, delta=1e-7), schema=SCHEMA, random_state=5, ledger=ledger
-    )
+    return METHODS[name](schema=SCHEMA, random_state=5, ledger=ledger)
 
 
 @contextlib.contextmanager
@@ -98,19 +124,14 @@ def _executors(worker: int) -> list[int]:
     return children
 
 
-@pytest.mark.parametrize("stage", ["check.job", "draw.job", "write.job"])
-def test_a_lost_executor_changes_no_bit_and_charges_nothing(stage: str, tmp_path: Path) -> None:
+@contextlib.contextmanager
+def _cluster(place: Path) -> Iterator[tuple[dict[str, str], str, subprocess.Popen[bytes]]]:
+    """Start a master and two workers; yield an environment, the address and the first worker."""
     why = no_spark()
     if why is not None:
         cannot_start("Spark", why)
     import pyspark
 
-    (tmp_path / "files").mkdir()
-    rows = select(
-        "SELECT 17 + i % 74 AS age, (i * 7919 % 1000)::DOUBLE AS income "
-        f"FROM range({PARTS * ROWS - 99}) AS rows(i)"
-    )
-    rows.write_parquet(str(tmp_path / "files" / "one.parquet"))
     port = _free_port()
     environment = {
         **os.environ,
@@ -119,8 +140,8 @@ def test_a_lost_executor_changes_no_bit_and_charges_nothing(stage: str, tmp_path
         "SPARK_DAEMON_MEMORY": "512m",
         "SPARK_HOME": str(Path(str(pyspark.__file__)).parent),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_DIRS": str(tmp_path / "local"),
-        "SPARK_WORKER_DIR": str(tmp_path / "workers"),
+        "SPARK_LOCAL_DIRS": str(place / "local"),
+        "SPARK_WORKER_DIR": str(place / "workers"),
     }
     at, address = "org.apache.spark.deploy.{}", f"spark://127.0.0.1:{port}"
     master = [at.format("master.Master"), "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
@@ -132,20 +153,71 @@ def test_a_lost_executor_changes_no_bit_and_charges_nothing(stage: str, tmp_path
         _running(environment, *worker),
     ):
         _wait_for(port)
-        driver = subprocess.Popen([sys.executable, "-c", DRIVER, address, str(tmp_path)], env=environment)
-        with driver:
-            while not (tmp_path / "work" / stage).exists():
-                assert driver.poll() is None
-                time.sleep(0.02)
-            for executor in _executors(first.pid):
-                os.kill(executor, signal.SIGKILL)
-            assert driver.wait() == 0
-    make_method().publish(tmp_path / "files", tmp_path / "one.parquet")
+        yield environment, address, first
+
+
+def _write_rows(folder: Path) -> None:
+    """Write the rows of the table to a file."""
+    folder.mkdir()
+    rows = select(
+        "SELECT 17 + i % 74 AS age, (i * 7919 % 1000)::DOUBLE AS income "
+        f"FROM range({PARTS * ROWS - 99}) AS rows(i)"
+    )
+    rows.write_parquet(str(folder / "one.parquet"))
+
+
+def _release_and_kill(
+    name: str, place: Path, cluster: tuple[dict[str, str], str, subprocess.Popen[bytes]], mark: str
+) -> int:
+    """Run the driver, and kill the executors of a worker once a file is there; return its exit code."""
+    environment, address, worker = cluster
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, name, address, str(place)], env=environment)
+    with driver:
+        while not (place / mark).exists():
+            assert driver.poll() is None
+            time.sleep(0.02)
+        for executor in _executors(worker.pid):
+            os.kill(executor, signal.SIGKILL)
+        return driver.wait()
+
+
+def _assert_equal_to_one_process(name: str, place: Path) -> None:
+    """Assert that the release has the rows and the charges of one process."""
+    with Ledger.open(place / "other.ledger") as ledger:
+        make_method(name, ledger).publish(place / "files", place / "one.parquet")
+        n_charges = len(list(ledger.history()))
     here, there = (
         select(f"SELECT * FROM read_parquet('{path}')").fetchnumpy()
-        for path in (f"{tmp_path}/parts/*.parquet", tmp_path / "one.parquet")
+        for path in (f"{place}/parts/*.parquet", place / "one.parquet")
     )
-    assert all(np.array_equal(np.asarray(here[name]), np.asarray(there[name])) for name in here)
-    assert len(here["age"]) == PARTS * ROWS - 99
-    with Ledger.open(tmp_path / "one.ledger") as ledger:
-        assert len(list(ledger.history())) == 1
+    assert here.keys() == there.keys()
+    for cells in here:
+        # A missing cell is masked, and what lies below it is no cell.
+        first, second = (np.ma.getdata(rows[cells]) for rows in (here, there))
+        assert np.array_equal(first, second)
+    with Ledger.open(place / "one.ledger") as ledger:
+        assert len(list(ledger.history())) == n_charges
+
+
+@pytest.mark.parametrize("name", ["gaussian", "coarse"])
+@pytest.mark.parametrize("stage", ["check.job", "draw.job", "write.job"])
+def test_a_lost_executor_changes_no_bit_and_charges_nothing(stage: str, name: str, tmp_path: Path) -> None:
+    _write_rows(tmp_path / "files")
+    with _cluster(tmp_path) as cluster:
+        assert _release_and_kill(name, tmp_path, cluster, f"work/{stage}") == 0
+    _assert_equal_to_one_process(name, tmp_path)
+
+
+@pytest.mark.parametrize("step", ["open_rows", "_make"], ids=["curating", "asking"])
+def test_a_synthetic_release_that_loses_an_executor_is_run_again_for_nothing(
+    step: str, tmp_path: Path
+) -> None:
+    _write_rows(tmp_path / "files")
+    with _cluster(tmp_path) as cluster:
+        if _release_and_kill("synthetic", tmp_path, cluster, step):
+            # The curated rows of the executor are gone: the release ends, and nothing of it can be seen.
+            assert not list((tmp_path / "parts").iterdir())
+            environment, address, _ = cluster
+            again = [sys.executable, "-c", DRIVER, "synthetic", address, str(tmp_path)]
+            subprocess.run(again, env=environment, check=True)
+    _assert_equal_to_one_process("synthetic", tmp_path)

@@ -26,6 +26,7 @@ from tests.servers import cannot_start, no_spark
 from tests.workers import InProcessSession, select
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from discreet.pipeline.result import Published
@@ -275,63 +276,95 @@ def test_a_synthetic_table_is_made_in_parts_from_answers_of_spark(
 
 
 COMMAND = """
-import sys
+import os, sys, time
+from pathlib import Path
 from discreet.cli.main import main
+from discreet.query.execution import QueryExecutor
 from discreet.release.spark import table
-from discreet.tables import parquet_parts
 table.part_batches = lambda n_rows: 1
+ask = QueryExecutor.ask
+def wait_after_an_answer(self, *args, **kwargs):
+    answer = ask(self, *args, **kwargs)
+    if self.is_distributed:  # not in the attacks on made-up tables
+        Path(os.environ["ANSWERED"]).touch()
+        time.sleep(3600)
+    return answer
+if "ANSWERED" in os.environ:
+    QueryExecutor.ask = wait_after_an_answer
 sys.argv = ["discreet", *sys.argv[1:]]
 main()
 """
+PROMISES = {
+    "gaussian": ("--epsilon", "4", "--delta", "1e-7"),
+    "coarse": ("--epsilon", "9"),
+    "synthetic": ("--epsilon", "4", "--delta", "1e-7"),
+}
 
 
-def test_a_killed_driver_is_resumed_from_the_command_line(tmp_path: Path) -> None:
-    files = _write_files(tmp_path / "files")
-    (tmp_path / "files.schema.yaml").write_text(SCHEMA.to_yaml())
-    arguments = [
-        "release",
-        str(files),
-        "--engine",
-        "spark",
-        "--spark-master",
-        "local[2]",
-        "--method",
-        "gaussian",
-    ]
-    arguments += ["--epsilon", "4", "--delta", "1e-7", "--attack-records", "200"]
-    arguments += [
-        "--accept-risk",
-        "made up",
-        "--schema",
-        str(tmp_path / "files.schema.yaml"),
-        "--out",
-        str(tmp_path / "out"),
-    ]
+def _command(method: str, place: Path, out: str = "out") -> tuple[list[str], dict[str, str]]:
+    """Return the command of a release on Spark with its environment; table and schema are written."""
+    files = _write_files(place / "files")
+    schema = place / "files.schema.yaml"
+    schema.write_text(SCHEMA.to_yaml())
+    source = str(files) if method != "synthetic" else f"spark://local?table={files}/*.parquet"
+    arguments = ["release", source, "--schema", str(schema), "--method", method, *PROMISES[method]]
+    if method != "synthetic":
+        arguments += ["--engine", "spark", "--spark-master", "local[2]"]
+    arguments += ["--attack-records", "200", "--accept-risk", "made up", "--out", str(place / out)]
+    arguments += ["--ledger", str(place / f"{out}.ledger")]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(sys.path),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "DISCREET_STATE": str(tmp_path / "state"),
+        "DISCREET_STATE": str(place / "state"),
     }
-    command = [sys.executable, "-c", COMMAND, *arguments]
+    return [sys.executable, "-c", COMMAND, *arguments], environment
+
+
+def _kill_when(mark: Callable[[], object], command: list[str], environment: dict[str, str]) -> None:
+    """Run a command, and kill it with all that it started once there is a mark."""
     running = subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
     with running:
-        # The record is on disk before the charge, and the job of drawing follows it.
-        while not list(tmp_path.glob(".out.*/internal/work/draw.job")):
+        while not mark():
             assert running.poll() is None
             time.sleep(0.05)
         os.killpg(running.pid, signal.SIGKILL)
-    assert not (tmp_path / "out").exists()
-    done = subprocess.run(
-        [*command, "--resume"], env=environment, capture_output=True, text=True, check=False
-    )
+
+
+def _run(command: list[str], environment: dict[str, str]) -> None:
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    # In a process of its own: this one has other thresholds of risk than the command.
-    verifying = [sys.executable, "-m", "discreet", "verify", str(tmp_path / "out")]
-    subprocess.run(verifying, env=environment, check=True, stdout=subprocess.DEVNULL)
-    (ledger,) = tmp_path.glob("*.ledger")
+
+
+def _n_charges(ledger: Path) -> int:
     with Ledger.open(ledger) as book:
-        assert len(list(book.history())) == 1
+        return len(list(book.history()))
+
+
+@pytest.mark.parametrize("method", ["gaussian", "coarse"])
+def test_a_killed_driver_is_resumed_from_the_command_line(method: str, tmp_path: Path) -> None:
+    command, environment = _command(method, tmp_path)
+    # The record is on disk before the charge, and the job of drawing follows it.
+    _kill_when(lambda: list(tmp_path.glob(".out.*/internal/work/draw.job")), command, environment)
+    assert not (tmp_path / "out").exists()
+    _run([*command, "--resume"], environment)
+    # In a process of its own: this one has other thresholds of risk than the command.
+    _run([sys.executable, "-m", "discreet", "verify", str(tmp_path / "out")], environment)
+    assert _n_charges(tmp_path / "out.ledger") == 1
     ages = select(f"SELECT age FROM '{tmp_path}/out/public/data.parquet/*.parquet'").fetchnumpy()["age"]
     assert np.asarray(ages).shape == (N,)
+
+
+def test_a_killed_synthetic_release_is_run_again_and_pays_no_answer_twice(tmp_path: Path) -> None:
+    command, environment = _command("synthetic", tmp_path)
+    answered = tmp_path / "answered"
+    _kill_when(answered.exists, command, {**environment, "ANSWERED": str(answered)})
+    assert not (tmp_path / "out").exists()
+    n_paid = _n_charges(tmp_path / "out.ledger")
+    assert n_paid > 0
+    _run(command, environment)
+    _run([sys.executable, "-m", "discreet", "verify", str(tmp_path / "out")], environment)
+    whole, _ = _command("synthetic", tmp_path, "other")
+    _run([*whole, "--new-ledger"], environment)
+    assert n_paid < _n_charges(tmp_path / "out.ledger") == _n_charges(tmp_path / "other.ledger")
