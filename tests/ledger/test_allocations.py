@@ -120,6 +120,21 @@ def test_members_of_a_group_share_one_allocation(place: str) -> None:
         ledger.check()
 
 
+def test_of_two_unused_budgets_the_smaller_is_the_nearer_one(place: str) -> None:
+    with Ledger.open(place, limit=PureDP(epsilon=1), owner_limit=PureDP(epsilon=0.5)) as ledger:
+        ledger.set_group("ann", "office")
+        ledger.set_group_limit("office", PureDP(epsilon=0.2))
+        assert epsilon_left(ledger, "ann") == 0.2
+        ledger.set_group_limit("office", PureDP(epsilon=0.9))
+        assert epsilon_left(ledger, "ann") == 0.5
+        # Of the larger one a larger share is used, and more of it is left.
+        ledger.charge(TENTH, owner="bob")
+        ledger.set_owner_limit("ann", PureDP(epsilon=0.1))
+        ledger.set_group("bob", "office")
+        ledger.charge(TENTH, owner="bob")
+        assert epsilon_left(ledger, "ann") == 0.1
+
+
 def test_a_question_that_another_member_paid_for_is_paid_by_the_group_again(place: str) -> None:
     with Ledger.open(place, limit=PureDP(epsilon=1)) as ledger:
         for owner in ("ann", "bob"):

@@ -11,6 +11,7 @@ from discreet.cli.main import build_app
 from discreet.server.config import Config
 from discreet.server.dataset import load_schema, open_ledger
 from tests.server.conftest import configured, lines_of
+from tests.server.markup import Visitor
 
 if TYPE_CHECKING:
     import httpx
@@ -87,6 +88,27 @@ def test_members_share_the_limit_of_their_group_and_see_what_is_left(service: Ru
         if line["event"] == "group set"
     ]
     assert groups == [("ana", "office"), ("ben", "office"), ("ben", None)]
+
+
+def test_the_price_of_a_first_question_is_that_of_the_smallest_budget(service: RunningService) -> None:
+    curator = service.client("cura")
+    limit(curator, "ana", 0.4)
+    limit(curator, "office", 0.2, "group")
+    order(curator, action="group", name="ana", group="office")
+    preview = service.client("ana").post("/v1/datasets/town/preview", json=count(30)).json()
+    assert (preview["more"], preview["remaining"]["nearer"]) == (4, "own")
+    assert preview["remaining"]["takes"]["share"] == pytest.approx(0.25, rel=0.01)
+    visitor = Visitor(service)
+    page = visitor.get("/datasets/town")
+    assert "100.0\u00a0% of your group's budget is left" in page.text
+    asked = {"source": "sql", "sql": "count where age > 30", "exact": "mu", "amount": "0.1"}
+    priced = visitor.read(visitor.send(page, "/datasets/town/ask", do="price", **asked))
+    assert "costs 25.0\u00a0% of your group's budget" in priced.one(id="price").text
+    answer = visitor.client.post(
+        "/datasets/town/ask", data=visitor.fill(priced, "/datasets/town/ask", do="ask")
+    )
+    shown = visitor.get(answer.headers["location"])
+    assert shown.text.count("75.0\u00a0% of your group's budget is left") == 2
 
 
 def test_a_limit_above_that_of_the_data_set_allows_no_more(service: RunningService) -> None:

@@ -40,6 +40,7 @@ _PARAMETERS: dict[type[Promise], tuple[str, int]] = {
     ZCDP: ("rho", 2),
 }
 
+_SMALL = (GaussianDP(mu=1e-4), PureDP(epsilon=1e-5))  # charges by which limits of all kinds are compared
 _LEAST_SCALE = 40  # halvings after which nothing is said to fit
 _CACHE_SIZE = 512  # costs by their promises, and parsed totals by their text
 
@@ -185,6 +186,12 @@ class Account:
         if self.caps is None or added is None:
             return None
         return 1 if self._reads_exactly(added) else self.caps.more(self.spent, added)
+
+    @property
+    def room(self) -> float:
+        """How many small charges still fit, of whichever noise is cheaper; infinite without a limit."""
+        counts = [self.more((small,)) for small in _SMALL]
+        return max(math.inf if count is None else count for count in counts)
 
     def scale(self, promises: tuple[Promise, ...], planned: tuple[Promise, ...]) -> float:
         """Return the largest part of every mu and epsilon of a refused charge that would fit; 0 if none.
@@ -362,9 +369,11 @@ class ChargeTotals:
 
 
 def nearest(one: Account, other: Account) -> Account:
-    """Return the account of which a larger share is used; the first of two equal ones."""
-    shares = [-1.0 if account.used is None else account.used["share"] or 0.0 for account in (one, other)]
-    return one if shares[0] >= shares[1] else other
+    """Return the account that admits less; the first of two equal ones.
+
+    Shares that are used do not tell: of two unused budgets the smaller one is used up first.
+    """
+    return one if one.room <= other.room else other
 
 
 def spending_under(caps: Caps | None, charges: Iterable[tuple[Promise, ...]]) -> Spending:

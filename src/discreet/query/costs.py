@@ -65,23 +65,19 @@ def remaining_amounts(
     """
     accounts = {"own": own, "total": total}
     limited = {name: one for name, one in accounts.items() if one is not None and one.caps is not None}
-    counts = [count for account in limited.values() if (count := account.more(cost)) is not None]
-    used = {name: account.used for name, account in limited.items()}
-    takes = {name: account.takes(cost) for name, account in limited.items()} if charged is None else {}
-
-    def share_after(name: str) -> float:
-        return sum((use["share"] or 0.0) for use in (used[name], takes.get(name)) if use is not None)
-
-    nearer = max(limited, key=share_after, default=None)
-    if nearer is not None and charged is not None:
-        takes[nearer] = limited[nearer].took(charged)
+    counts = {name: count for name, account in limited.items() if (count := account.more(cost)) is not None}
+    nearer = min(limited, key=lambda name: (counts.get(name, math.inf), limited[name].room), default=None)
+    takes = None
+    if nearer is not None:
+        account = limited[nearer]
+        takes = account.takes(cost) if charged is None else account.took(charged)
     return {
         "own": None if own is None else own.left,
         "total": None if total is None else total.left,
-        "more": min(counts, default=None),
+        "more": min(counts.values(), default=None),
         "nearer": nearer,
-        "used": None if nearer is None else used[nearer],
-        "takes": None if nearer is None else takes[nearer],
+        "used": None if nearer is None else limited[nearer].used,
+        "takes": takes,
     }
 
 

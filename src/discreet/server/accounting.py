@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
 from discreet.ledger.records import TOTAL, group_scope, owner_scope
-from discreet.privacy import GaussianDP, PureDP, Spending
+from discreet.privacy import Spending
 from discreet.query.costs import remaining_amounts
 from discreet.query.frames import spent_amounts
 from discreet.query.past_results import past_numbers, recall_results
@@ -33,8 +32,6 @@ _COLLUSION = (
     "Limits of analysts and groups are allocations, which a curator may change. The limit of the whole data "
     "set is the promise: it stays as it is, and holds even if all analysts pool what they learn."
 )
-_SMALL = ((GaussianDP(mu=1e-4),), (PureDP(epsilon=1e-5),))  # charges by which limits are compared
-
 
 _ALONE = (
     "The limit counts questions to this data set alone. If other data sets are about the same people, what "
@@ -44,12 +41,6 @@ _SHARED = (
     "All data sets of this service about {} share one limit: a question to any of them counts against it, "
     "and against the limit of its own data set."
 )
-
-
-def _room(account: Account) -> float:
-    """Return how many small charges an account still admits, to compare limits of different kinds."""
-    counts = [account.more(cost) for cost in _SMALL]
-    return max(math.inf if count is None else count for count in counts)
 
 
 class Accounting:
@@ -133,7 +124,7 @@ class Accounting:
     def _available(self, owner: str) -> dict[str, Any]:
         """Return the budget of which an owner can still spend the least, and whose it is."""
         accounts = self._ledger.charged_accounts(owner)
-        scope = min(accounts, key=lambda scope: _room(accounts[scope]))
+        scope = min(accounts, key=lambda scope: accounts[scope].room)
         names = {TOTAL: "total", owner_scope(owner): "own"}
         whose = names.get(scope, "group" if scope.startswith(group_scope("")) else "total")
         return {"whose": whose, **self._describe(accounts[scope])}

@@ -139,7 +139,7 @@ def answer_view(
         table=answer_table(result) if tabular else None,
         unreadable=_unreadable(result) if tabular else "",
         cost=_paid(answer, budget, total_cost if earlier else ()),
-        left=format_remaining(answer["remaining"]),
+        left=format_remaining(answer["remaining"], budget),
         when=formatting.date(when) if when else "",
         receipts=tuple(part for merged in answer["parts"] for part in merged) or tuple(answer["receipts"]),
         cached=answer["cached"],
@@ -189,12 +189,12 @@ def _paid(answer: Mapping[str, Any], budget: BudgetView, total_cost: Sequence[Ma
     return f"nothing now; {words} when it was first asked" if answer["cached"] else words
 
 
-def format_remaining(remaining: Mapping[str, Any]) -> str:
+def format_remaining(remaining: Mapping[str, Any], budget: BudgetView) -> str:
     """Return what is left after an answer, and how many more like it that pays for, as text."""
     used, more = remaining["used"], remaining["more"]
     if used is None:
         return "no limit"
-    text = format_left(used, remaining["nearer"])
+    text = format_left(used, budget.whose(remaining["nearer"]))
     return text if more is None else f"{text}, enough for {more:,} more like it"
 
 

@@ -42,6 +42,8 @@ class BudgetView:
         Limit in that currency; 0 without a limit.
     lead, after : str
         What is left as a share, and as a number of queries.
+    nearer : str
+        Budget that is used up first, a key of :data:`WHOSE`.
     bar : Markup
         Chart of the share that is left.
     amounts : tuple of (str, str)
@@ -52,6 +54,7 @@ class BudgetView:
     limit: float
     lead: str
     after: str
+    nearer: str
     bar: Markup
     amounts: tuple[tuple[str, str], ...]
 
@@ -64,6 +67,10 @@ class BudgetView:
     def usual(self) -> str:
         """Suggested cost of a first query, as text."""
         return f"{(self.limit or 0.5) / _USUAL_SHARE:.2g}"
+
+    def whose(self, nearer: str) -> str:
+        """Return whose budget a response calls ``own`` or ``total``: its own one may be that of the group."""
+        return WHOSE["group" if (nearer, self.nearer) == ("own", "group") else nearer]
 
     def price(self, cost: Sequence[Mapping[str, Any]]) -> float:
         """Return a cost in the currency of the limit; 0 if it is in another one."""
@@ -150,7 +157,7 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
     """
     own, group, total = accounts["own"], accounts["group"], accounts["total"]
     has_own_limit = own["left"] is not None
-    nearer = nearest_budget(accounts)
+    nearer = accounts["available"]["whose"]
     account = accounts[nearer]
     currency, limit = account_currency(account)
     amounts = [("You spent", format_spending(own))]
@@ -181,27 +188,18 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
     return BudgetView(
         currency=currency,
         limit=limit,
-        lead="There is no limit." if used is None else f"{format_left(used, nearer)}.",
+        lead="There is no limit." if used is None else f"{format_left(used, WHOSE[nearer])}.",
         after="" if used is None else _outlook(*last),
+        nearer=nearer,
         bar=account_bar(account, left=True),
         amounts=tuple(amounts),
     )
 
 
-def nearest_budget(accounts: Mapping[str, Any]) -> str:
-    """Return which budget of a caller is used up first, a key of `WHOSE`; "total" if none has a limit."""
-    shares = {
-        name: share
-        for name in WHOSE
-        if accounts[name] is not None and (share := spent_share(accounts[name])) is not None
-    }
-    return max(shares, key=shares.__getitem__, default="total")
-
-
-def format_left(used: Mapping[str, Any], nearer: str) -> str:
-    """Return the one number that pages tell about a budget: which part of the nearer one is left."""
+def format_left(used: Mapping[str, Any], whose: str) -> str:
+    """Return the one number that pages tell about budgets: which part of the nearest one is left."""
     share = format_share(max(0.0, 1.0 - used["share"]), up=False)
-    return f"{share} of {WHOSE[nearer]} is left"
+    return f"{share} of {whose} is left"
 
 
 def _outlook(has_asked: bool, more: int | None) -> str:
@@ -308,7 +306,7 @@ def _price_texts(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]
     if takes is None:
         part = share = words = format_full_cost(price, budget)
     else:
-        part = describe_takes(takes, WHOSE[price["remaining"]["nearer"]])
+        part = describe_takes(takes, budget.whose(price["remaining"]["nearer"]))
         share, words = format_share(takes["share"]), budget.format_cost(price["cost"])
     if more is None:
         rest = ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from discreet import formatting
 from discreet.errors import DiscreetError
 from discreet.server.errors import ONLY_OPERATORS, ApiError, ApiException, curator_error
-from discreet.server.pages.budget import account_bar, format_left, nearest_budget
+from discreet.server.pages.budget import WHOSE, account_bar, format_left
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ class CatalogueCard:
 
 def catalogue_card(entry: Mapping[str, Any]) -> CatalogueCard:
     """Return the card of an entry, as :meth:`Service.catalogue` returns it."""
-    nearer = nearest_budget(entry)
+    nearer = entry["available"]["whose"]
     used = entry[nearer]["used"]
     rows = "number of rows not public" if entry["n_rows"] is None else _count(entry["n_rows"], "row")
     return CatalogueCard(
@@ -46,7 +46,7 @@ def catalogue_card(entry: Mapping[str, Any]) -> CatalogueCard:
         description=entry["description"] or "",
         facts=f"{rows}, {_count(entry['columns'], 'column')}; every {entry['unit']} is protected",
         role=entry["role"],
-        budget="no limit" if used is None else format_left(used, nearer),
+        budget="no limit" if used is None else format_left(used, WHOSE[nearer]),
         bar=account_bar(entry[nearer], left=True),
         composition=entry["composition"],
     )
