@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from discreet import GaussianDP, connect
-from discreet.errors import DiscreetError, ParameterError, ServiceError
+from discreet.errors import DiscreetError, LedgerUnavailable, ParameterError, ServiceError
 from discreet.server.access import AccessStore
 from discreet.server.config import Config
 from discreet.server.service import Service
 from tests.server.conftest import SCHEMA, lines_of, running, signed_in, write_table
+from tests.server.markup import Visitor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -184,6 +185,34 @@ def test_a_curator_sees_and_stops_their_own_table_alone(both: RunningService) ->
     assert both.client("vic").post(stop.format("village"), json={"stopped": True}).status_code == 200
     assert both.client("ana").post("/v1/datasets/village/query", json=COUNT).status_code == 423
     assert both.client("ana").post("/v1/datasets/town/query", json=COUNT).status_code == 200
+
+
+def test_a_ledger_that_does_not_answer_hides_no_other_table(
+    both: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone() -> None:
+        raise LedgerUnavailable("the ledger must be reachable, and is not. Mend it.")
+
+    monkeypatch.setattr(both.whole.datasets["village"].dataset.ledger._store, "read", gone)
+    listed = {one["dataset"]: one for one in get(both, "opal", "/v1/datasets").json()["datasets"]}
+    assert {name: one["ready"] for name, one in listed.items()} == {"town": True, "village": False}
+    assert listed["town"]["total"]["left"] is not None
+    assert listed["village"]["total"]["spent"] is None
+    with connect(both.url, token=both.tokens["opal"]) as service:
+        town, here = service.datasets()
+        assert town.budget.total is not None
+        assert here.budget.total is None
+        assert "its table or ledger does not answer now" in str(here)
+    page = Visitor(both, "opal").get("/")
+    assert "The ledger does not answer at the moment." in page.text
+    assert len(list(page.all("a", href="/datasets/town"))) == 2
+    metrics = both.client("opal").get("/metrics").text
+    assert 'discreet_left{currency="rho",dataset="town"}' in metrics
+    assert 'discreet_ready{dataset="town"} 1.0' in metrics
+    assert 'discreet_ready{dataset="village"} 0.0' in metrics
+    assert 'discreet_stopped{dataset="village"} 0.0' in metrics
+    assert both.client().get("/ready").status_code == 503
+    assert both.ask(COUNT).status_code == 200
 
 
 def test_a_token_that_a_curator_issues_is_worth_nothing_at_another_table(both: RunningService) -> None:

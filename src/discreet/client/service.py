@@ -38,7 +38,10 @@ class DatasetInfo(BaseModel):
     composition : str
         What the limit counts: this table alone, or all about the same people.
     budget : Budget
-        What the holder, and all together, may spend, have spent and have left.
+        What the holder, and all together, may spend, have spent and have left; None for both while the
+        ledger does not answer.
+    ready : bool
+        Whether table and ledger answer.
 
     Examples
     --------
@@ -57,11 +60,19 @@ class DatasetInfo(BaseModel):
     role: str
     composition: str
     budget: Budget
+    ready: bool = True
 
     def __str__(self) -> str:
         rows = "number of rows not public" if self.n_rows is None else f"{self.n_rows:,} rows"
         about = f": {self.title}" if self.title else ""
-        return f"{self.name}{about} ({rows}, {self.columns} columns; {self.role})\n{self.budget}"
+        state = "" if self.ready else "; its table or ledger does not answer now"
+        return f"{self.name}{about} ({rows}, {self.columns} columns; {self.role}{state})\n{self.budget}"
+
+
+def _known_amounts(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the budgets of an entry; None for those that are not known while the ledger does not answer."""
+    known = {key: entry[key] if entry[key]["spent"] is not None else None for key in ("own", "total")}
+    return {**known, "collusion": entry["collusion"]}
 
 
 class Client:
@@ -109,7 +120,9 @@ class Client:
         response = self._transport.get("/v1/datasets")
         try:
             return [
-                DatasetInfo.model_validate({**entry, "name": entry["dataset"], "budget": entry})
+                DatasetInfo.model_validate(
+                    {**entry, "name": entry["dataset"], "budget": _known_amounts(entry)}
+                )
                 for entry in response["datasets"]
             ]
         except (ValidationError, KeyError, TypeError):

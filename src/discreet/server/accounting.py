@@ -121,6 +121,19 @@ class Accounting:
             "composition": self.composition,
         }
 
+    def unknown_budget(self) -> dict[str, Any]:
+        """Return the budget as it is shown while the ledger does not answer: no amount is known."""
+        unknown = dict.fromkeys(("limit", "spent", "left", "used"))
+        return {
+            "own": unknown,
+            "group": None,
+            "total": unknown,
+            "people": None,
+            "available": {"whose": "total", **unknown},
+            "collusion": _COLLUSION,
+            "composition": self.composition,
+        }
+
     def _available(self, owner: str) -> dict[str, Any]:
         """Return the budget of which an owner can still spend the least, and whose it is."""
         accounts = self._ledger.charged_accounts(owner)

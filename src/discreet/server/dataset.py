@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.audit.stored_answers import exact_sums
 from discreet.batching import run_one
-from discreet.errors import DiscreetError, ExpressionRefused, ParameterError, SourceError
+from discreet.errors import DiscreetError, EngineFailed, ExpressionRefused, ParameterError, SourceError
 from discreet.ledger import Ledger
 from discreet.pipeline.sources import find_schema, resolve_source
 from discreet.pipeline.table_registry import Recognition
@@ -279,6 +279,15 @@ class Dataset:
             The engine did not answer in time.
         """
         self._readiness.check()
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether the engine answered the last check in the background."""
+        try:
+            self.check_engine()
+        except EngineFailed:
+            return False
+        return True
 
     @property
     def is_lost(self) -> bool:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from discreet.errors import MissingExtra
+from discreet.errors import LedgerUnavailable, MissingExtra
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -194,9 +194,15 @@ class _Budget:
         self._service = service
 
     def collect(self) -> Iterator[Any]:
-        """Yield gauges of what is spent, what is left, and what is stopped, by data set."""
+        """Yield gauges of what is spent, what is left, what is stopped, and what answers, by data set.
+
+        A data set whose ledger does not answer has no amounts; those of the others are told all the same.
+        """
         datasets = list(self._service.datasets.values())
-        totals = {one.name: one.dataset.accounting.account(None) for one in datasets}
+        totals = {}
+        for one in datasets:
+            with contextlib.suppress(LedgerUnavailable):
+                totals[one.name] = one.dataset.accounting.account(None)
         for key, description in (
             ("spent", "Spent of a data set's budget, by currency."),
             ("left", "Left of a data set's budget, by currency."),
@@ -209,6 +215,11 @@ class _Budget:
         stopped = GaugeMetricFamily(
             "discreet_stopped", "Whether a curator has stopped a data set.", labels=["dataset"]
         )
-        for name in totals:
-            stopped.add_metric([name], int(self._service.access.stop_record(name) is not None))
+        ready = GaugeMetricFamily(
+            "discreet_ready", "Whether ledger and engine of a data set answer.", labels=["dataset"]
+        )
+        for one in datasets:
+            stopped.add_metric([one.name], int(self._service.access.stop_record(one.name) is not None))
+            ready.add_metric([one.name], int(one.name in totals and one.dataset.is_answering))
         yield stopped
+        yield ready

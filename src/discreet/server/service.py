@@ -7,7 +7,7 @@ import threading
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
-from discreet.errors import DiscreetError, ParameterError
+from discreet.errors import DiscreetError, LedgerUnavailable, ParameterError
 from discreet.server.access import AccessStore
 from discreet.server.audit_log import ServiceLog
 from discreet.server.callers import Caller
@@ -166,9 +166,12 @@ class Service:
         return [self.datasets[name] for name in sorted(self.datasets) if caller.role(name) is not None]
 
     def catalogue(self, caller: Caller) -> list[dict[str, Any]]:
-        """Return the public facts about every data set that a caller may see, with role and budgets."""
+        """Return the public facts about every data set that a caller may see, with role and budgets.
+
+        One whose ledger does not answer is in it without amounts, so that the others can be found.
+        """
         return [
-            {**one.dataset.summary(), "role": caller.role(one.name), **one.budget(caller)}
+            {**one.dataset.summary(), "role": caller.role(one.name), **_standing(one, caller)}
             for one in self.visible(caller)
         ]
 
@@ -200,6 +203,15 @@ class Service:
         for one in self.datasets.values():
             one.close()
         self._resources.close()
+
+
+def _standing(one: DatasetService, caller: Caller) -> dict[str, Any]:
+    """Return whether a data set can be asked now, and its budgets."""
+    try:
+        budget = one.budget(caller)
+    except LedgerUnavailable:
+        return {"ready": False, **one.dataset.accounting.unknown_budget()}
+    return {"ready": one.dataset.is_answering, **budget}
 
 
 def check_change(old: Config, new: Config) -> None:

@@ -256,7 +256,10 @@ class BudgetResponse(ResponseModel, title="Budget"):
 
 
 class CatalogueEntry(BudgetResponse, title="CatalogueEntry"):
-    """A data set that the caller may ask: what is public about it, the caller's role, and budgets."""
+    """A data set that the caller may ask: what is public about it, the caller's role, and budgets.
+
+    While ready is false, its ledger or its table does not answer; if it is the ledger, no amount is known.
+    """
 
     dataset: str
     title: str | None
@@ -265,6 +268,7 @@ class CatalogueEntry(BudgetResponse, title="CatalogueEntry"):
     columns: int
     unit: str
     role: str
+    ready: bool
 
 
 class CatalogueResponse(ResponseModel, title="Catalogue"):

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from discreet.server.pages.page import PageRequest
 
 
+_NOT_READY = {
+    True: "The table does not answer at the moment. Questions are neither answered nor charged.",
+    False: "The ledger does not answer at the moment. Questions are neither answered nor charged.",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogueCard:
     """A data set in the catalogue: its address, what is public about it, and how its budget stands."""
@@ -30,7 +36,8 @@ class CatalogueCard:
     facts: str
     role: str
     budget: str
-    bar: Markup
+    bar: Markup | str
+    notice: str
     composition: str
 
 
@@ -38,6 +45,7 @@ def catalogue_card(entry: Mapping[str, Any]) -> CatalogueCard:
     """Return the card of an entry, as :meth:`Service.catalogue` returns it."""
     nearer = entry["available"]["whose"]
     used = entry[nearer]["used"]
+    is_known = entry["total"]["spent"] is not None
     rows = "number of rows not public" if entry["n_rows"] is None else _count(entry["n_rows"], "row")
     return CatalogueCard(
         name=entry["dataset"],
@@ -46,8 +54,9 @@ def catalogue_card(entry: Mapping[str, Any]) -> CatalogueCard:
         description=entry["description"] or "",
         facts=f"{rows}, {_count(entry['columns'], 'column')}; every {entry['unit']} is protected",
         role=entry["role"],
-        budget="no limit" if used is None else format_left(used, WHOSE[nearer]),
-        bar=account_bar(entry[nearer], left=True),
+        budget="" if not is_known else "no limit" if used is None else format_left(used, WHOSE[nearer]),
+        bar=account_bar(entry[nearer], left=True) if is_known else "",
+        notice="" if entry["ready"] else _NOT_READY[is_known],
         composition=entry["composition"],
     )
 
