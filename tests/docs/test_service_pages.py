@@ -98,10 +98,12 @@ def test_the_compose_file_fits_the_files_that_it_names() -> None:
     config = Config.load(EXAMPLES / "compose-config.yaml")
     assert (EXAMPLES / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
     # The proxy reaches the service on 127.0.0.1, and the port that is published is the proxy's.
-    assert proxy["network_mode"] == "service:discreet"
+    # The service is what ends and starts again, so the network is not its own: the proxy would be cut off.
+    assert service["network_mode"] == "service:proxy"
+    assert "network_mode" not in proxy
     nginx = (EXAMPLES / "nginx.conf").read_text()
     assert f"proxy_pass http://{config.listen};" in nginx
-    assert [port.split(":")[1] for port in service["ports"]] == re.findall(r"listen (\d+) ssl", nginx)
+    assert [port.split(":")[1] for port in proxy["ports"]] == re.findall(r"listen (\d+) ssl", nginx)
     for mount in proxy["volumes"]:
         source, target = mount.split(":")[:2]
         assert target in nginx or (EXAMPLES / source).is_file()
@@ -112,7 +114,8 @@ def test_the_compose_file_fits_the_files_that_it_names() -> None:
     mounted = [mount.split(":")[1] for mount in service["volumes"]]
     image = (EXAMPLES / "Containerfile").read_text()
     assert [place for place in mounted if place.startswith("/var")] == re.findall(r'"(/var/[^"]+)"', image)
-    assert set(found["networks"]) == set(service["networks"])
+    assert set(found["networks"]) == set(proxy["networks"])
+    assert int(service["stop_grace_period"].removesuffix("s")) > config.limits.seconds + 5
     assert database["networks"] == ["inside"]
     assert found["networks"]["inside"]["internal"] is True
     named = {mount.split(":")[0] for one in (service, database) for mount in one["volumes"]}
@@ -237,6 +240,9 @@ def test_the_unit_runs_the_service_as_nobody_else_and_keeps_what_the_configurati
         state
     }
     assert Path(config.audit_log).parent == logs
+    assert f"DISCREET_STATE={state}/" in (EXAMPLES / "discreet.service").read_text()
+    # A database that is away for a while must not end the service for good.
+    assert unit["Unit"]["StartLimitIntervalSec"] == "0"
     assert int(service["TimeoutStopSec"]) > config.limits.seconds + 5
     assert (service["LimitCORE"], service["ProtectSystem"], service["UMask"]) == ("0", "strict", "0077")
 
@@ -251,6 +257,7 @@ def test_the_image_has_the_extras_no_root_and_the_same_places() -> None:
     assert {"pyproject.toml", "src", project["readme"], *project["license-files"]} == copied
     (user,) = re.findall(r"^USER (\d+)$", text, re.MULTILINE)
     assert int(user) >= 1000
+    assert f"DISCREET_STATE={Path(Config.load(EXAMPLES / 'config.yaml').access).parent}/" in text
     assert json.loads(re.findall(r"^ENTRYPOINT (.+)$", text, re.MULTILINE)[0]) == ["discreet"]
     # Whatever the configuration says about TLS and the port: the health check reads the same one.
     said = dict(commands())
