@@ -308,6 +308,6 @@ def test_a_log_in_a_database_is_backed_up_and_restored(tmp_path: Path, postgres_
 
 def test_jobs_need_a_file_where_the_log_has_none(tmp_path: Path) -> None:
     content = settings(audit_log="postgresql://db.example.org/x")
-    with pytest.raises(ParameterError, match=r"jobs of .* is required where .*Name a file on this machine"):
+    with pytest.raises(ParameterError, match=r"jobs of .* is required if .*Name a file on this machine"):
         Config.from_dict(content, tmp_path)
     assert Config.from_dict({**content, "jobs": "jobs.db"}, tmp_path).jobs == tmp_path / "jobs.db"

@@ -273,7 +273,7 @@ def _make_noise(
     relative_to : tuple of int
         Precision of each entry; under Laplace noise its weight.
     about : _About
-        What the promise protects.
+        Unit, neighbors and assumptions that the promise states.
     """
     size, by = len(relative_to), Counter(relative_to)
 

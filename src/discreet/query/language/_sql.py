@@ -402,7 +402,7 @@ class SqlText:
         while (symbol := _SYMBOLS.get(type(tree))) is not None:
             left, right = tree.args["this"], tree.args["expression"]
             if self._exponents and type(tree) in _COMPARISONS:
-                left, right = _widened(left, right), _widened(right, left)
+                left, right = _drop_cast(left, right), _drop_cast(right, left)
             chain.append(f" {symbol} {self.write(right)}")
             tree = left
         return self.write(tree) + "".join(reversed(chain))
@@ -467,7 +467,7 @@ class SqlText:
         return f" GROUP BY {self._list(by)}"
 
 
-def _widened(tree: Tree, other: Tree) -> Tree:
+def _drop_cast(tree: Tree, other: Tree) -> Tree:
     """Return a column without its cast to a double where it is compared with one, which casts it anyway."""
     if type(tree) is not exp.Cast or type(tree.args["this"]) is not exp.Column:
         return tree
