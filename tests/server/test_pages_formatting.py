@@ -141,6 +141,7 @@ def test_without_a_limit_nothing_is_counted_down() -> None:
     told = {
         "own": account(None, None),
         "total": account(None, None),
+        "available": {"whose": "total", **account(None, None)},
         "collusion": "Rule.",
         "composition": "Alone.",
     }
