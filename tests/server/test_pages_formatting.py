@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from typing import Any
 
 import pytest
@@ -11,11 +12,16 @@ from hypothesis import strategies as st
 
 from discreet.formatting import NumberFormat, format_amount, format_amounts, format_share, number_with_margin
 from discreet.ledger import Ledger
-from discreet.privacy import ApproxDP, PureDP
+from discreet.privacy import ZCDP, ApproxDP, PureDP
+from discreet.query import Database
 from discreet.query.frames import spent_amounts
+from discreet.query.language.query import build_query, parse_query
 from discreet.report.charts import ChartAxis
 from discreet.report.charts.bars import IntervalMark, cell_bar, interval_bar, share_bar, spending_steps
+from discreet.schema import Column, Schema
+from discreet.server.pages.answer import csv_file
 from discreet.server.pages.budget import account_currency, budget_view, cost_in_currency, spent_share
+from discreet.server.pages.forms import AskForm, FieldError
 from tests.server.markup import read
 
 numbers = st.floats(-1e100, 1e100)
@@ -165,3 +171,64 @@ def test_a_budget_that_its_first_charge_used_up_is_not_told_as_no_limit() -> Non
             }
         assert account_currency(account)[0] == "rho"
         assert spent_share(account) == (0.0 if first is None else 1.0)
+
+
+DATED = Schema(
+    columns=[
+        Column("day", type="date", lower=date(2025, 1, 1), upper=date(2025, 12, 31)),
+        Column("grade", type="integer", lower=1, upper=3),
+        Column("cost", lower=0, upper=9_999_999),
+    ],
+    dataset="stays",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "edges"),
+    [
+        ("count by grade", "sql", ""),
+        ("count by day", "sql", ""),
+        ("count by day ('2025-03-01', '2025-06-01')", "sentence", "'2025-03-01', '2025-06-01'"),
+        ("count by cost (1234567, 7654321.5)", "sentence", "1234567, 7654321.5"),
+    ],
+)
+def test_a_form_shows_groups_so_that_they_are_read_as_the_same_question(
+    text: str, source: str, edges: str
+) -> None:
+    query = parse_query(text, DATED)
+    form = AskForm.from_query(query, AskForm(amount="0.1"))
+    assert (form.source, form.edges1) == (source, edges)
+    request = form.request(DATED)
+    if source == "sql":
+        assert parse_query(request["text"], DATED) == query
+    else:
+        assert build_query("count", None, request["by"], DATED) == query
+
+
+def test_groups_of_dates_begin_at_days_and_nothing_else_is_read_as_one() -> None:
+    def read(edges: str) -> list[float]:
+        by = AskForm(by1="day", edges1=edges, amount="1").request(DATED)["by"]
+        assert [one["column"] for one in by] == ["day"]
+        return list(by[0]["edges"])
+
+    assert read("2025-03-01; 2025-06-01") == [59, 151]
+    for wrong in ("", "30, 60", "1 March", "2025-06-01, 2025-03-01", "2025-03-01'), grade ('2"):
+        with pytest.raises(FieldError) as refused:
+            read(wrong)
+        assert (refused.value.field, refused.value.hint) == ("edges1", "2025-01-01")
+
+
+def test_the_mean_of_dates_is_saved_as_dates() -> None:
+    rows = {"day": [date(2025, 3, 1)] * 400, "grade": [1, 2] * 200, "cost": [5.0] * 400}
+    ledger = Ledger.open(":memory:", limit=ZCDP(rho=100))
+    with Database(rows, schema=DATED, ledger=ledger, random_state=1) as database:
+        result = database.query("mean(day), count by grade (2)", privacy=ZCDP(rho=50))
+    head, first, second, *_ = bytes(csv_file(result).body).decode().splitlines()
+    assert head == "grade,statistic,value,lower,upper,unit"
+    (name, statistic, *days, unit), count = first.split(","), second.split(",")
+    assert (name, statistic, unit) == ("below 2", "mean(day)", "")
+    value, lower, upper = map(date.fromisoformat, days)
+    assert lower <= date(2025, 3, 1) <= upper
+    assert lower <= value <= upper
+    assert (count[1], count[-1]) == ("count", "rows")
+    float(count[2])

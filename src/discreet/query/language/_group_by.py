@@ -89,13 +89,14 @@ class GroupKey:
 
     def written(self, schema: Schema) -> str:
         """Return the key as text with its edges, which is read as the same key."""
-        if not self.edges:
-            return self.text
+        return f"{self.text} ({self.edge_text(schema)})" if self.edges else self.text
+
+    def edge_text(self, schema: Schema) -> str:
+        """Return where the cells begin as text, as it stands in the parentheses; empty without edges."""
         column = None if self.column is None else schema.column(self.column)
-        edges = ", ".join(
+        return ", ".join(
             write_end(edge) if column is None else write_edge(edge, column) for edge in self.edges
         )
-        return f"{self.text} ({edges})"
 
     def label(self, value: Any, schema: Schema) -> str:
         """Return a value of the key, or the two ends of a cell, as text."""

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from discreet import formatting
 from discreet.formatting import append_unit, number_with_margin
+from discreet.query.result_table import CellNumbers
 from discreet.query.results import QueryResult
 from discreet.report.charts import ChartAxis
 from discreet.report.charts.bars import IntervalMark, cell_axis, cell_bar, interval_bar
@@ -372,13 +373,14 @@ def _number_views(result: QueryResult, cells: Sequence[ResultCell]) -> tuple[lis
 def csv_file(result: QueryResult) -> Response:
     """Return a response with an answer as CSV: its groups, statistic, value and interval, a row per number.
 
-    An end of an interval that is not finite is left empty.
+    An end of an interval that is not finite is left empty; the mean of dates is a date.
     """
-    rows = []
+    rows, columns = [], result.table_columns()
     for cell in result.cells:
-        ends = (end if math.isfinite(end) else None for end in cell.interval)
-        statistic = result.columns[cell.column]
-        rows.append((*cell.key, statistic.name, cell.value, *ends, statistic.unit))
+        statistic = columns[cell.column]
+        value, _, *ends = statistic.to_cells(CellNumbers(cell.value, cell.sd, cell.lower, cell.upper))
+        ends = [end if not isinstance(end, float) or math.isfinite(end) else None for end in ends]
+        rows.append((*cell.key, statistic.name, value, *ends, result.columns[cell.column].unit))
     return csv_response((*result.group_by, "statistic", "value", "lower", "upper", "unit"), rows, "answer")
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -20,8 +21,9 @@ from discreet.query.language.writing import write_expression
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from discreet.query.language import GroupKey
     from discreet.query.language.query import Query
-    from discreet.schema import Schema
+    from discreet.schema import Column, Schema
 
 VERBS = ("count", "sum", "mean", "median", "stddev")
 """Statistics that the form offers; all others are written as SQL."""
@@ -108,12 +110,12 @@ class AskForm:
     @classmethod
     def from_query(cls, query: Query, default: AskForm) -> AskForm:
         """Return a form that shows a parsed query, both in single fields and as SQL."""
-        axes = [(key.column or "", ", ".join(f"{edge:g}" for edge in key.edges)) for key in query.by]
+        axes = [(key.column or "", key.edge_text(query.schema)) for key in query.by]
         first, second = (*axes, ("", ""), ("", ""))[:2]
         statistic = query.statistics[0]
         verb = "median" if statistic.level == 0.5 else statistic.kind
         plain = len(query.statistics) == 1 and verb in VERBS and not query.order and not query.limit
-        if not plain or len(axes) > 2 or any(key.column is None for key in query.by):
+        if not plain or len(axes) > 2 or not all(_has_fields(key, query.schema) for key in query.by):
             return replace(default, source="sql", sql=query.sql)
         return replace(
             default,
@@ -327,16 +329,37 @@ def _check(field: str, text: str, schema: Schema, verb: str) -> None:
         raise FieldError(field, error.problem, error.hint) from None
 
 
+def _has_fields(key: GroupKey, schema: Schema) -> bool:
+    """Return whether the form has fields for a key: it groups numbers by intervals alone."""
+    return key.column is not None and (bool(key.edges) or not schema.column(key.column).is_number)
+
+
 def _group(k: int, schema: Schema, column: str, edges: str) -> str | dict[str, Any]:
     """Return the k-th group of the request: a column, or a column of numbers with its edges."""
     if column not in schema:
         raise FieldError(f"by{k}", "The table has no such column.", "Choose one from the list.")
-    if not schema.column(column).is_number:
+    declared = schema.column(column)
+    if not declared.is_number:
         return column
     try:
-        cells = [float(edge) for edge in edges.replace(";", ",").split(",") if edge.strip()]
-    except ValueError:
-        cells = []
-    if not cells or cells != sorted(set(cells)):
-        raise FieldError(f"edges{k}", "Enter where the intervals begin, in increasing order.", "30, 45, 60")
-    return {"column": column, "edges": cells}
+        starts = [_edge(start, declared) for start in edges.replace(";", ",").split(",") if start.strip()]
+        name = '"{}"'.format(column.replace('"', '""'))  # in quotes it is no word of the language
+        (key,) = build_query("count", None, f"{name} ({', '.join(starts)})", schema).by
+    except (ExpressionRefused, ValueError):
+        problem = "Enter where the intervals begin, in increasing order."
+        raise FieldError(f"edges{k}", problem, _edges_example(declared)) from None
+    return {"column": column, "edges": list(key.edges)}
+
+
+def _edge(start: str, column: Column) -> str:
+    """Return where an interval begins as the language writes it; a ValueError if it is no number or date."""
+    if not column.is_calendar:
+        return repr(float(start))
+    text = start.strip().strip("'")
+    datetime.fromisoformat(text)
+    return f"'{text}'"
+
+
+def _edges_example(column: Column) -> str:
+    """Return starts of intervals in the form that a column takes."""
+    return f"{column.lower}" if column.is_calendar else "30, 45, 60"
