@@ -175,7 +175,7 @@ def test_rounding_is_right_where_bucket_and_offset_cancel(compiled: bool) -> Non
     out = np.empty(len(offsets), np.int64)
     make = _kernels.numba_kernels() if compiled else _kernels.NumpyKernels
     assert make is not None
-    undecided = set(make(out.size).scale_floor(bucket, offset, np.array(scale), True, out).tolist())
+    undecided = set(make(out.size).scale_floor(bucket, offset, np.array(scale), True, 1, out).tolist())
     decided = [i for i in range(out.size) if i not in undecided]
     exact = [(Fraction(o - 2**64, 2**64) * Fraction(scale) + Fraction(1, 2)) // 1 for o in offsets]
     assert all(out[i] == exact[i] for i in decided)
@@ -203,11 +203,10 @@ def test_every_value_next_to_a_whole_number_is_decided_rightly_or_not_at_all(
     steps = [sign << bits for sign in (-1, 1) for bits in (0, 1, 5, 11, 14, 36, 40)]
     digits = [int(place * 2**64) + step for place in places for step in steps]
     digits = [number for number in digits if abs(number >> 64) < 800]
-    # A bucket in the tail, so that the bound for the whole block is as wide as it gets.
-    bucket = np.array([number >> 64 for number in digits] + [863], np.int16)
-    offset = np.array([number & 2**64 - 1 for number in digits] + [7], np.uint64)
+    bucket = np.array([number >> 64 for number in digits], np.int16)
+    offset = np.array([number & 2**64 - 1 for number in digits], np.uint64)
     per_bucket, out = np.array(scale / 64), np.empty(bucket.size, np.int64)
-    undecided = _kernels.NumpyKernels(out.size).scale_floor(bucket, offset, per_bucket, half, out)
+    undecided = _kernels.NumpyKernels(out.size).scale_floor(bucket, offset, per_bucket, half, 864, out)
     exact = [
         (Fraction(number, 2**64) * Fraction(float(per_bucket)) + Fraction(half, 2)) // 1 for number in digits
     ]
@@ -285,7 +284,7 @@ def test_both_loops_agree_at_every_edge_and_with_rational_arithmetic(
         for make in (_kernels.NumpyKernels, compiled):
             for scales in (per_bucket, np.full(n, per_bucket)):
                 out = np.empty(n, np.int64)
-                undecided = make(n).scale_floor(bucket, offset, scales, half, out)
+                undecided = make(n).scale_floor(bucket, offset, scales, half, table().farthest, out)
                 decided.append({i: int(out[i]) for i in range(n)})
                 for i in undecided.tolist():
                     del decided[-1][i]

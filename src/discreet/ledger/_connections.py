@@ -273,7 +273,7 @@ class OpenFile:
             last = last_row(self.connection)
             if not self.is_in_place():  # nobody charges a file that was moved while it was open
                 write_closed_mark(self.connection, last)
-        with _CONNECTIONS.closing(self.file):
+        with _CONNECTIONS.defer_forks(self.file):
             with _keep_journal(self.path):
                 # Closing undoes what was not committed, also where a rollback itself would fail.
                 self.connection.close()
@@ -350,8 +350,8 @@ class _Connections:
             return file not in self._numbers
 
     @contextlib.contextmanager
-    def closing(self, file: FileNumber) -> Iterator[None]:
-        """Return a context in which one connection is closed by means of others; forks wait for its end."""
+    def defer_forks(self, file: FileNumber) -> Iterator[None]:
+        """Return a context in which connections to a file are made and closed; forks wait for its end."""
         with self._changed:
             self._closing[file] += 1
         try:

@@ -24,8 +24,8 @@ WORTH_COMPILING = 300_000_000
 # of which the last binary digit of the offset takes 2**-11 of one. That digit is left out because a processor
 # turns a signed integer into a float without a branch, and a word of 64 bits ten times as slowly.
 RELATIVE_ERROR = 5 * 2.0**-53
-_NARROW = 2.0**-24
-"""Error up to which one bound serves a whole block: then one position in eight million is undecided."""
+_NARROW = 2.0**-21
+"""Error up to which one bound serves a whole block: then one position in a million is undecided."""
 
 
 def unit_float(words: Words) -> Floats:
@@ -46,8 +46,13 @@ class Kernels(Protocol):
         """Write ``floor((bucket + offset / 2**64) * 2**bits + half / 2)``: integers only, exact."""
         ...
 
-    def scale_floor(self, bucket: AnyArray, offset: Words, scale: Floats, half: bool, out: Ints) -> Ints:
-        """Write ``floor((bucket + offset / 2**64) * scale + half / 2)``; return the undecided."""
+    def scale_floor(
+        self, bucket: AnyArray, offset: Words, scale: Floats, half: bool, farthest: int, out: Ints
+    ) -> Ints:
+        """Write ``floor((bucket + offset / 2**64) * scale + half / 2)``; return the undecided.
+
+        No bucket is farther from zero than `farthest`.
+        """
         ...
 
 
@@ -93,7 +98,9 @@ class NumpyKernels:
             return
         np.add(out, digits.view(np.int64), out=out)
 
-    def scale_floor(self, bucket: AnyArray, offset: Words, scale: Floats, half: bool, out: Ints) -> Ints:
+    def scale_floor(
+        self, bucket: AnyArray, offset: Words, scale: Floats, half: bool, farthest: int, out: Ints
+    ) -> Ints:
         """See :class:`Kernels`."""
         n = bucket.size
         value, low = self._value[:n], self._low[:n]
@@ -103,21 +110,21 @@ class NumpyKernels:
         np.add(value, bucket, out=value)
         np.multiply(value, scale, out=value)
         # Decided only where both ends of the error interval have the same floor.
-        below, above = self._error_ends(value, bucket, scale, half / 2)
+        below, above = self._error_ends(value, scale, half / 2, farthest)
         np.floor(np.add(value, below, out=low), out=low)
         np.copyto(out, low, casting="unsafe")
         np.floor(np.add(value, above, out=value), out=value)
         return np.flatnonzero(np.not_equal(value, low, out=self._mask[:n]))
 
     def _error_ends(
-        self, value: Floats, bucket: AnyArray, scale: Floats, half: float
+        self, value: Floats, scale: Floats, half: float, farthest: int
     ) -> tuple[Floats | float, Floats | float]:
         """Return ``half`` less and plus a bound on the error of each value.
 
-        One bound serves all values where it leaves few of them undecided.
+        One bound serves all values where it leaves few of them undecided. It follows from the farthest bucket
+        of the table and not of these values, since the time that it takes would tell their size.
         """
         if scale.ndim == 0:
-            farthest = max(int(bucket.max(initial=0)), -int(bucket.min(initial=0)))
             widest = ((farthest + 2) * float(scale) + 1.0) * RELATIVE_ERROR
             if widest < _NARROW:
                 return half - widest, half + widest
@@ -187,7 +194,9 @@ def numba_kernels() -> Callable[[int], Kernels] | None:
         def shift_floor(self, bucket: AnyArray, offset: Words, bits: int, half: bool, out: Ints) -> None:
             shift_floor(bucket, offset, bits, half, out)
 
-        def scale_floor(self, bucket: AnyArray, offset: Words, scale: Floats, half: bool, out: Ints) -> Ints:
+        def scale_floor(
+            self, bucket: AnyArray, offset: Words, scale: Floats, half: bool, farthest: int, out: Ints
+        ) -> Ints:
             scales = np.broadcast_to(scale, bucket.shape)
             count = scale_floor(bucket, offset, scales, half, out, self._positions)
             return self._positions[:count].copy()

@@ -86,6 +86,11 @@ class DeviateTable(ABC):
     high: Words
     """Upper 64 bits of each threshold; ``thresholds`` decides between equal ones."""
 
+    @property
+    def farthest(self) -> int:
+        """Distance of the farthest end of a bucket from zero, in buckets."""
+        return max(self.half, len(self.thresholds) + 1 - self.half)
+
     @abstractmethod
     def settle(
         self, slot: AnyArray, lot: AnyArray, offset: Words, more: Words, ties: Stream
@@ -273,7 +278,10 @@ class Sampler:
             return
         scales = np.broadcast_to(np.asarray(scale, np.float64), out.shape)
         per_bucket = np.asarray(scale, np.float64) * 2.0**-LOG2_BUCKETS
-        for i in self._kernels.scale_floor(deviates.bucket, deviates.offset, per_bucket, half, out):
+        undecided = self._kernels.scale_floor(
+            deviates.bucket, deviates.offset, per_bucket, half, self._table.farthest, out
+        )
+        for i in undecided:
             # Not from `per_bucket`, which is 0 where a scale is next to the least number of all.
             exact = Fraction(float(scales[i])) / (1 << LOG2_BUCKETS)
             out[i] = _floor_exactly(deviates, int(i), exact, half, self._ties)

@@ -171,7 +171,7 @@ class Service:
         One whose ledger does not answer is in it without amounts, so that the others can be found.
         """
         return [
-            {**one.dataset.summary(), "role": caller.role(one.name), **_standing(one, caller)}
+            {**one.dataset.summary(), "role": caller.role(one.name), **_readiness_and_budget(one, caller)}
             for one in self.visible(caller)
         ]
 
@@ -205,7 +205,7 @@ class Service:
         self._resources.close()
 
 
-def _standing(one: DatasetService, caller: Caller) -> dict[str, Any]:
+def _readiness_and_budget(one: DatasetService, caller: Caller) -> dict[str, Any]:
     """Return whether a data set can be asked now, and its budgets."""
     try:
         budget = one.budget(caller)
