@@ -236,3 +236,9 @@ def test_a_table_without_rows_is_answered_with_noise_alone() -> None:
             model = about_the_table(make(), db.schema).fit_database(db)
         for key in WHAT[name]:
             assert np.isfinite(np.asarray(getattr(model, key), float)).all() or key == "radii_"
+
+
+def test_a_table_of_the_target_alone_is_refused_with_the_way_out() -> None:
+    schema = Schema(columns=[Column("sex", values=("f", "m"))], target="sex")
+    with pytest.raises(ParameterError, match="releases none beside the target"):
+        FeatureMap.from_schema(schema)

@@ -51,6 +51,11 @@ class FeatureMap:
     def from_schema(cls, schema: Schema, columns: Sequence[str] | None = None) -> Self:
         """Return the map of some columns of a schema; by default of all features."""
         names = [column.name for column in schema.features] if columns is None else list(columns)
+        if not names and columns is None:
+            raise ParameterError(
+                "columns of a learner must be at least one, and the schema releases none beside the target. "
+                "Declare more columns."
+            )
         if not names or len(set(names)) != len(names):
             raise ParameterError(f"columns of a learner must be at least one, each once, was {names}.")
         curation = Curation.from_schema(schema)
