@@ -268,7 +268,7 @@ def format_amount(value: float, *, up: bool) -> str:
     return number(float(f"{value:.12g}"), rounding="up" if up else "down")
 
 
-_MOST_SHARE = 1e6  # beyond it a percentage says nothing more
+_MOST_SHARE = 10.0  # beyond it a percentage says nothing more
 
 
 def format_share(share: float, *, up: bool = True) -> str:

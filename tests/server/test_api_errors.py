@@ -104,6 +104,22 @@ def test_a_body_that_cannot_be_read_is_refused(
     assert error_of(response)["code"] == code
 
 
+def test_refusals_say_what_is_too_long_and_what_is_no_object(shared_service: RunningService) -> None:
+    def refused(body: bytes, path: str = "query") -> str:
+        response = shared_service.client().post(
+            f"/v1/datasets/town/{path}", content=body, headers={"Content-Type": "application/json"}
+        )
+        return str(error_of(response)["message"])
+
+    assert refused(b"[]") == "body of the request is not valid: it must be an object."
+    most = shared_service.client().get("/v1/datasets/town/schema").json()["limits"]["body_bytes"]
+    assert refused(b" " * (most + 1)) == f"The body of the request has more than {most:,} bytes."
+    long = json.dumps({"kind": "sentence", "text": "a" * 9000, "sd": 5}).encode()
+    assert refused(long) == "text of the request is not valid: it must have at most 8,192 characters."
+    job = shared_service.client().get("/v1/datasets/town/jobs/abc")
+    assert "You have no job with this id" in error_of(job)["message"]
+
+
 def test_unknown_fields_are_named_wherever_they_stand(shared_service: RunningService) -> None:
     asked: dict[str, Any] = {
         **COUNT,

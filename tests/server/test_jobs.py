@@ -299,7 +299,7 @@ def test_the_client_waits_for_a_job_and_reports_its_progress(shared_service: Run
         assert db.job(job.id).result().value == result.value
         with pytest.raises(BudgetExceeded):
             db.start("count where age > 5", privacy=ZCDP(rho=1000)).result()
-        with pytest.raises(ServiceError, match="nothing at this address"):
+        with pytest.raises(ServiceError, match="no job with this id"):
             db.job("0" * 32).status()
 
 

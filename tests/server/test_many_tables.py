@@ -187,6 +187,17 @@ def test_a_curator_sees_and_stops_their_own_table_alone(both: RunningService) ->
     assert both.client("ana").post("/v1/datasets/town/query", json=COUNT).status_code == 200
 
 
+def test_tokens_are_listed_with_the_roles_that_each_opens(both: RunningService) -> None:
+    tokens = both.whole.tokens
+    tokens.grant("test", "vic", "town", "analyst")
+    tokens.create("test", "vic", days=9, at="town")
+    roles = {(one["name"], one["at"]): one["roles"] for one in tokens.list_tokens() if one["name"] == "vic"}
+    assert roles == {
+        ("vic", "*"): {"village": "curator", "town": "analyst"},
+        ("vic", "town"): {"town": "analyst"},
+    }
+
+
 def test_a_ledger_that_does_not_answer_hides_no_other_table(
     both: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,7 +295,7 @@ def test_a_client_lists_the_tables_and_asks_each(shared: RunningService) -> None
         with pytest.raises(ParameterError, match="must name a charge"):
             service["town"].recall(asked.receipts[0])
         for name in ("hamlet", "Village"):
-            with pytest.raises(ServiceError, match="nothing at this address"):
+            with pytest.raises(ServiceError, match="no data set of this name"):
                 service[name]
         for wrong in ("../v1", "a/b", "", None, "a?b"):
             with pytest.raises(ParameterError, match="dataset of RemoteDatabase"):

@@ -135,13 +135,16 @@ def list_(config: ConfigFile = _DEFAULT, json: options.Json = False) -> None:
     console.json({"tokens": rows})
     console.table(
         "",
-        ("name", "at", "role", "made", "expires", "state"),
+        ("name", "valid at", "roles", "made", "expires", "state"),
         (
-            (t["name"], t["at"], t["role"] or "nothing", _day(t["created"]), _day(t["expires"]), t["state"])
+            (
+                t["name"], t["at"], _roles(t["roles"]) or "nothing",
+                _day(t["created"]), _day(t["expires"]), t["state"],
+            )
             for t in rows
         ),
         left=5,
-    )
+    )  # fmt: skip
 
 
 @app.command()
@@ -159,7 +162,7 @@ def people(config: ConfigFile = _DEFAULT, json: options.Json = False) -> None:
         (
             (
                 one["name"], one["subject"], one["display"],
-                ", ".join(f"{role} of {name}" for name, role in one["roles"].items()) or "may not sign in",
+                _roles(one["roles"]) or "may not sign in",
                 "never" if one["latest"] is None else _day(one["latest"]),
             )
             for one in rows
@@ -306,6 +309,11 @@ def operator_name() -> str:
         return f"{getpass.getuser()} at a terminal"
     except (OSError, KeyError):  # a container may run under a number without a name
         return "unknown user at a terminal"
+
+
+def _roles(roles: dict[str, str]) -> str:
+    """Return roles by data set as text, such as ``curator of visits``."""
+    return ", ".join(f"{role} of {name}" for name, role in roles.items())
 
 
 def _day(seconds: float) -> str:

@@ -262,14 +262,18 @@ class TokenAdmin:
         ----------
         dataset : str, optional
             Data set at which the tokens are valid, and whose role is returned; None for all tokens, each with
-            the highest role of its bearer.
+            the roles that it opens, by data set, and the highest of them.
         """
         now, grants = self._access.now(), self._access.grants()
         rows = []
         for token in self._access.tokens():
             given = grants.get(token.name, {})
+            more: dict[str, Any] = {}
             if dataset is None:
-                role = max(given.values(), key=ROLES.index, default=None)
+                here = None if token.dataset == EVERY else highest_role(given, token.dataset)
+                roles = given if token.dataset == EVERY else {token.dataset: here} if here else {}
+                role = max(roles.values(), key=ROLES.index, default=None)
+                more["roles"] = dict(roles)
             else:
                 role = highest_role(given, dataset)
                 if token.dataset not in (dataset, EVERY) or (role is None and token.dataset == EVERY):
@@ -283,6 +287,7 @@ class TokenAdmin:
                     "created": token.created,
                     "expires": token.expires,
                     "state": token.state(now),
+                    **more,
                 }
             )
         return rows

@@ -165,11 +165,6 @@ FAILED = ApiError(
     message="Internal error. A charge that was already made remains; asking the same question again is free.",
     hint="Send the request_id to the operator of the service.",
 )
-TOO_LARGE = ApiError(
-    code="too-large",
-    message="The body of the request is too large.",
-    hint="Split the request into smaller ones.",
-)
 NOT_JSON = ApiError(
     code="unsupported-media",
     message="The body of a request must be JSON, but its Content-Type says otherwise.",
@@ -201,6 +196,25 @@ KEY_REUSED = ApiError(
 NOT_FOUND = ApiError(
     code="not-found", message="There is nothing at this address.", hint="See /docs for the documentation."
 )
+NO_SUCH_DATASET = ApiError(
+    code="not-found",
+    message="There is no data set of this name, or it is not granted to you.",
+    hint="The list of data sets, /v1/datasets for programs, has those that are.",
+)
+NO_SUCH_JOB = ApiError(
+    code="not-found",
+    message="You have no job with this id on this data set.",
+    hint="Your last 20 jobs on it are kept. If it was answered, asking the same question again is free.",
+)
+
+
+def too_large(most: int) -> ApiError:
+    """Return the error for a body above the limit, in bytes."""
+    return ApiError(
+        code="too-large",
+        message=f"The body of the request has more than {most:,} bytes.",
+        hint="Split the request into smaller ones.",
+    )
 
 
 def rate_limited(seconds: int) -> ApiError:
@@ -230,7 +244,7 @@ def api_error_from(error: BaseException) -> ApiError:
         case ApiException():
             return error.error
         case UnreadableRequest():
-            return ApiError(code="malformed", message=str(error), hint="Send one JSON object.")
+            return ApiError(code="malformed", message=str(error), hint="Send one JSON object, in UTF-8.")
         case InvalidRequest():
             details = {
                 "fields": list(error.fields),

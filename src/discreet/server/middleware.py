@@ -24,7 +24,6 @@ from discreet.server.errors import (
     NOT_FOUND,
     ONLY_OPERATORS,
     TOKEN_IN_ADDRESS,
-    TOO_LARGE,
     UNAUTHORIZED,
     WRONG_HOST,
     ApiError,
@@ -33,6 +32,7 @@ from discreet.server.errors import (
     api_error_from,
     method_not_allowed,
     rate_limited,
+    too_large,
 )
 from discreet.server.job_runner import JobRunner
 from discreet.server.limits import RateLimiter
@@ -318,7 +318,7 @@ class ServiceMiddleware:
         most = self._body_bytes if scope["state"]["caller"] is not None else _LOGIN_BYTES
         for name, value in scope["headers"]:
             if name == b"content-length" and (not value.isdigit() or int(value) > most):
-                raise ApiException(TOO_LARGE)
+                raise ApiException(too_large(most))
         parts, size = [], 0
         try:
             async with asyncio.timeout(self._seconds):
@@ -329,7 +329,7 @@ class ServiceMiddleware:
                     part = message.get("body", b"")
                     size += len(part)
                     if size > most:
-                        raise ApiException(TOO_LARGE)
+                        raise ApiException(too_large(most))
                     parts.append(part)
                     if not message.get("more_body", False):
                         return b"".join(parts)

@@ -23,7 +23,7 @@ from discreet.server.api.bodies import (
 from discreet.server.audit_log import AnswerEvent
 from discreet.server.dataset import RequestDatabase
 from discreet.server.errors import (
-    NOT_FOUND,
+    NO_SUCH_DATASET,
     STOPPED,
     UNAUTHORIZED,
     ApiException,
@@ -88,7 +88,7 @@ class QueryService:
         """Return a context that keeps the table open, or refuse a question about one that was retired."""
         with self._use:
             if self._retired:
-                raise ApiException(NOT_FOUND)
+                raise ApiException(NO_SUCH_DATASET)
             self._running += 1
         try:
             yield

@@ -14,7 +14,7 @@ from discreet.server.callers import Caller
 from discreet.server.credentials import TokenAdmin
 from discreet.server.dataset import Dataset, load_schema
 from discreet.server.dataset_service import DatasetService
-from discreet.server.errors import FORBIDDEN, NOT_FOUND, ApiException
+from discreet.server.errors import FORBIDDEN, NO_SUCH_DATASET, ApiException
 from discreet.server.jobs import JobStore
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Service:
             same work. A caller with a lower role is told that a higher one is needed.
         """
         if caller.role(name) is None or name not in self.datasets:
-            raise ApiException(NOT_FOUND)
+            raise ApiException(NO_SUCH_DATASET)
         if not caller.may(role, name):
             raise ApiException(FORBIDDEN)
         return self.datasets[name]

@@ -23,7 +23,7 @@ from discreet.server.api.route import (
     middleware_of,
     read_json,
 )
-from discreet.server.errors import INTERRUPTED, NOT_FOUND, ApiException
+from discreet.server.errors import INTERRUPTED, NO_SUCH_JOB, ApiException
 from discreet.server.query_service import describe_request
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def find_job(store: JobStore, target: DatasetService, caller: str, name: str) ->
     """Return a job of a caller; any other id is reported as not found."""
     found = store.find(target.name, caller, name)
     if found is None:
-        raise ApiException(NOT_FOUND)
+        raise ApiException(NO_SUCH_JOB)
     return found
 
 

@@ -359,7 +359,7 @@ def _field_path(error: Any) -> str:
         for before, part in zip(["", *parts], parts, strict=False)
         if not (part in _KINDS and not before) and not (part in _PROMISES and before in _UNIONS)
     ]
-    return ".".join(names) or ("privacy" if error["type"] == "value_error" else "kind")
+    return ".".join(names) or {"value_error": "privacy", "dict_type": "body"}.get(error["type"], "kind")
 
 
 _KINDS = (
@@ -392,6 +392,8 @@ def _error_text(error: Any) -> str:
         return f"{kind} must be one of {kinds}, was {str(error['ctx']['tag'])[:40]!r}"
     if error["type"] == "string_pattern_mismatch":  # receipts are all that has a pattern
         return "it must be the id of a receipt, such as 0a1b2c3d4e5f-7"
+    if error["type"] == "string_too_long":
+        return f"it must have at most {error['ctx']['max_length']:,} characters"
     text = _WORDS.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
     text = text.replace(" after validation", "").replace("Input should", "it must")
     text = text.replace("greater than or equal to", "at least").replace("less than or equal to", "at most")
