@@ -16,7 +16,7 @@ from discreet.cli.main import build_app
 from discreet.pipeline.methods import FOR_EPSILON, FOR_FLOORS, method_options
 from discreet.pipeline.training import model_options, model_summary, trainable_models
 from discreet.release import METHODS
-from discreet.server.api.openapi import body_types, openapi_document, schema_fields
+from discreet.server.api.openapi import body_types, describe_schema, openapi_document, schema_fields
 from discreet.server.errors import STATUS
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _http_lines(document: dict[str, Any]) -> Iterator[str]:
         yield f"| `{code}` | {status} |"
     yield "\n## Values"
     for name, schema in sorted(document["components"]["schemas"].items()):
-        yield f"\n### {name}\n\n{schema.get('description', '')}".rstrip()
+        yield f"\n### {name}\n\n{describe_schema(schema)}".rstrip()
         if fields := schema_fields(schema):
             yield "\n| field | type | required |\n|---|---|---|"
         for field in fields:

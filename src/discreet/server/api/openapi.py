@@ -113,7 +113,7 @@ def reference_page(document: dict[str, Any]) -> str:
         for method, operation in methods.items()
     ]
     schemas = [
-        {"name": name, "description": schema.get("description", ""), "fields": schema_fields(schema)}
+        {"name": name, "description": describe_schema(schema), "fields": schema_fields(schema)}
         for name, schema in sorted(document["components"]["schemas"].items())
     ]
     examples = [{"name": name, "body": json.dumps(body)} for name, body in _EXAMPLES]
@@ -134,6 +134,13 @@ def body_types(operation: dict[str, Any]) -> dict[str, Any]:
         next(iter(operation["responses"].values()))["content"].get("application/json", {}).get("schema", {})
     )
     return {"takes": None if body is None else type_name(body), "gives": type_name(answer) or "text"}
+
+
+def describe_schema(schema: dict[str, Any]) -> str:
+    """Return what a component schema says of itself; of one that is several others, which they are."""
+    if "oneOf" in schema or "anyOf" in schema:
+        return f"One of {type_name(schema).replace(' | ', ', ')}."
+    return str(schema.get("description", ""))
 
 
 def schema_fields(schema: dict[str, Any]) -> list[dict[str, Any]]:
