@@ -418,3 +418,19 @@ def test_the_search_for_faint_text_and_for_pages_that_are_too_wide_finds_them(
         (broken,) = page.violations()
         assert broken.startswith("color-contrast")
     assert page.run("document.documentElement.scrollWidth") > 1440
+
+
+def test_the_name_and_the_way_out_stay_beside_the_pages_of_a_curator(
+    page: Browser, service: RunningService
+) -> None:
+    enter(page, service, "cura")
+    page.visit(f"{service.url}/datasets/town/curator")
+    words = "every person is protected; at most 3 rows of each are used"
+    page.run(f"document.querySelector('.about .muted').textContent = {words!r}")
+    middle = "(({top, bottom}) => (top + bottom) / 2)(document.querySelector('%s').getBoundingClientRect())"
+    for width in (1280, 390):
+        page.size(width)
+        first = ".places" if width == 1280 else ".brand"
+        assert abs(page.run(middle % first) - page.run(middle % ".who")) < 20
+        right = page.run("document.querySelector('.who').getBoundingClientRect().right")
+        assert width - 60 < right <= width

@@ -216,6 +216,17 @@ def test_the_price_is_told_before_asking_in_the_unit_and_as_a_share(shared_servi
     assert "Ask: costs 1.0\u00a0%" in page.one(id="ask-button").text
 
 
+def test_the_price_of_a_quantile_tells_by_how_many_rows_it_may_be_off(shared_service: RunningService) -> None:
+    visitor = Visitor(shared_service)
+    for asked, shown in (
+        ("median(age)", "± "),
+        ("median(age), count where sex = 'f'", "median(age) ± "),
+    ):
+        fields = {"do": "price", "source": "sql", "sql": asked, "amount": "0.05"}
+        told = read(visitor.send(visitor.get("/datasets/town"), "/datasets/town/ask", **fields).text)
+        assert re.search(rf"{re.escape(shown)}[\d.,]+\s+rows in rank", told.one(id="price").text), asked
+
+
 def test_trying_shows_noise_on_rows_about_nobody_and_says_so(service: RunningService) -> None:
     visitor = Visitor(service)
     response = visitor.send(
@@ -747,6 +758,12 @@ def test_wide_tables_of_the_reference_scroll_in_their_frame_and_not_the_page() -
             assert f'tabindex="0">\n{table}' in page
     assert page.count("<table") > 20
     assert page.count("<div") == page.count("</div>")
+
+
+def test_the_reference_says_of_what_kinds_a_body_may_be() -> None:
+    page = reference_page(openapi_document())
+    assert "One of LimitOrder, GroupOrder." in page
+    assert "One of Count, Sum, Mean," in page
 
 
 def test_columns_say_what_their_lists_show() -> None:

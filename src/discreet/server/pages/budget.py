@@ -272,15 +272,12 @@ def _margin(price: Mapping[str, Any]) -> str:
         unit = price["columns"][0]["measure"]
         return f"± {least} to {append_unit(most, unit)} by group, as you have counted them (95 %)"
     rows = price["n_rows"]
-    known = [column for column in price["columns"] if column["margin"] is not None]
+    known = [column for column in price["columns"] if _column_margin(column) is not None]
     if not known:
         return "The margin of error depends on the number of rows"
-    if not any(column["margin"] for column in known):
+    if not any(_column_margin(column) for column in known):
         return "Exact"
-    texts = [
-        append_unit(number_with_margin(column["margin"], column["margin"]), column["measure"])
-        for column in known
-    ]
+    texts = [_margin_text(column) for column in known]
     several = len(price["columns"]) > 1
     text = ", ".join(
         f"{column['name']} ± {one}" if several else f"± {one}"
@@ -292,6 +289,20 @@ def _margin(price: Mapping[str, Any]) -> str:
     if rows is None:
         return f"{text} in each group (95 %)"
     return f"{text} in a group of {rows:,.0f} rows (rows split evenly; 95 %); wider in smaller groups"
+
+
+def _column_margin(column: Mapping[str, Any]) -> float | None:
+    """Return how far off a statistic may be; for a quantile in rows, by which its rank may be off."""
+    margin: float | None = column["margin"] if column["rank_margin"] is None else column["rank_margin"]
+    return margin
+
+
+def _margin_text(column: Mapping[str, Any]) -> str:
+    """Return how far off a statistic may be as text, with its unit."""
+    margin = _column_margin(column)
+    assert margin is not None
+    unit = column["measure"] if column["rank_margin"] is None else "rows in rank"
+    return append_unit(number_with_margin(margin, margin), unit)
 
 
 def _price_texts(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]:
