@@ -52,12 +52,15 @@ def test_a_limit_is_raised_while_the_service_runs_and_is_on_record(service: Runn
     assert service.ask(count(50)).status_code == 409
     budget = service.client("ana").get(BUDGET).json()
     assert budget["own"]["left"]["rho"] == 0
+    limit(curator, "ana", 0.05)
+    spent = service.ask(count(60)).json()["error"]
+    assert spent["hint"].endswith("Nothing like it would fit any more. A curator can raise this limit.")
     assert budget["total"]["limit"] == total
     service.backend.dataset.ledger.check()
     lines = [line for line in lines_of(service.whole.audit_log.path) if line["event"] == "limit set"]
-    assert [(line["who"], line["name"], line["kind"]) for line in lines] == [("cura", "ana", "analyst")] * 3
+    assert [(line["who"], line["name"], line["kind"]) for line in lines] == [("cura", "ana", "analyst")] * 4
     kinds = [row.content["type"] for row in records_of(service)]
-    assert kinds.count("owner limit") == 3
+    assert kinds.count("owner limit") == 4
 
 
 def records_of(service: RunningService) -> list[Any]:

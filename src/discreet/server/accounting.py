@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
-from discreet.ledger.records import TOTAL, group_scope, owner_scope
+from discreet.ledger.records import group_scope, owner_scope
 from discreet.privacy import Spending
 from discreet.query.costs import remaining_amounts
 from discreet.query.frames import spent_amounts
@@ -135,12 +135,16 @@ class Accounting:
         }
 
     def _available(self, owner: str) -> dict[str, Any]:
-        """Return the budget of which an owner can still spend the least, and whose it is."""
+        """Return the budget of which an owner can spend the least, and whose it is: of equals, the own."""
         accounts = self._ledger.charged_accounts(owner)
-        scope = min(accounts, key=lambda scope: accounts[scope].room)
-        names = {TOTAL: "total", owner_scope(owner): "own"}
-        whose = names.get(scope, "group" if scope.startswith(group_scope("")) else "total")
-        return {"whose": whose, **self._describe(accounts[scope])}
+
+        def whose(scope: str) -> str:
+            if scope == owner_scope(owner):
+                return "own"
+            return "group" if scope.startswith(group_scope("")) else "total"
+
+        scope = min(accounts, key=lambda scope: (accounts[scope].room, whose(scope) != "own"))
+        return {"whose": whose(scope), **self._describe(accounts[scope])}
 
     def _people_account(self) -> dict[str, Any] | None:
         """Return what all data sets about the same people have spent of their limit; None for one alone."""

@@ -295,6 +295,12 @@ def method_not_allowed(allowed: str) -> ApiError:
     )
 
 
+_NOTHING_FITS = {
+    "own": "Nothing like it would fit any more. A curator can raise this limit.",
+    "total": "Nothing like it would fit any more. Answers that were paid for stay free.",
+}
+
+
 def budget_error(error: BudgetExceeded, affordable: dict[str, Any] | None) -> ApiError:
     """Return the error for a query that costs more than what is left.
 
@@ -309,16 +315,19 @@ def budget_error(error: BudgetExceeded, affordable: dict[str, Any] | None) -> Ap
     fits = (
         "" if affordable is None else f"{_describe_affordable(affordable)} would fit into what you have left."
     )
+    whose = "total" if error.scope == "total" else "own"
+    # What a library advises, a new ledger, is nothing that an analyst of a service can do.
+    advice = error.advice if error.scale or not error.advice else _NOTHING_FITS[whose]
     return ApiError(
         code="budget-exceeded",
         message=error.shortage,
-        hint=f"{error.charged} {fits or error.advice}".strip(),
+        hint=f"{error.charged} {fits or advice}".strip(),
         details={
             "asked": error.asked,
             "left": error.left,
             "limit": error.limit,
             "currency": error.currency,
-            "scope": "total" if error.scope == "total" else "own",
+            "scope": whose,
             "scale": error.scale,
             "fits": affordable,
         },
