@@ -1,7 +1,8 @@
 """Restoring a service from a backup: what is missing is put back, and nothing is set back.
 
 A ledger gets the rows that it lacks and keeps those that it has; an audit log or a store that is there is
-kept. Everything is checked before the first file is written.
+kept. Everything is checked before the first file is written, except whether a ledger that survived knows a
+later line of an audit log that did not: then all is back that can be, and the restore fails.
 """
 
 from __future__ import annotations
