@@ -80,6 +80,7 @@ def test_metrics_count_and_tell_no_time(service: RunningService) -> None:
     assert 'discreet_refusals_total{code="refused"} 1.0' in text
     assert 'discreet_spent{currency="rho",dataset="town"} 0.005' in text
     assert 'discreet_left{currency="rho",dataset="town"} 9.995' in text
+    assert 'discreet_used{dataset="town"} 0.0005' in text
     assert 'discreet_stopped{dataset="town"} 0.0' in text
     for word in ("_created", "seconds", "bucket", "duration"):
         assert word not in text

@@ -212,6 +212,13 @@ class _Budget:
                 for currency, amount in (total[key] or {}).items():
                     family.add_metric([name, currency], amount)
             yield family
+        used = GaugeMetricFamily(
+            "discreet_used", "Share of a data set's budget that is used, from 0 to 1.", labels=["dataset"]
+        )
+        for name, total in totals.items():
+            if total["used"] is not None:
+                used.add_metric([name], total["used"]["share"])
+        yield used
         stopped = GaugeMetricFamily(
             "discreet_stopped", "Whether a curator has stopped a data set.", labels=["dataset"]
         )
