@@ -205,11 +205,41 @@ def test_without_its_guard_a_closed_connection_would_raise_a_false_alarm(
 ) -> None:
     path = tmp_path / "survey.ledger"
     monkeypatch.setattr(connections, "complete_file", lambda *_: False)
-    monkeypatch.setattr(connections, "_keep_journal", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(connections, "_keep_journal", lambda _: contextlib.nullcontext(True))
     with Ledger.open(path) as ledger:
         ledger.charge(TENTH)
     with pytest.raises(LedgerTampered):
         Ledger.open(path)
+
+
+def test_a_mark_that_cannot_be_written_leaves_a_ledger_that_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "survey.ledger"
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with Ledger.open(path) as ledger:
+        ledger.charge(TENTH)
+        monkeypatch.setattr(connections, "_write_mark", full)
+    monkeypatch.undo()
+    with Ledger.open(path) as again:
+        again.check()
+        assert again.spent().charges == 1
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_connection_that_is_closed_without_room_for_another_file_leaves_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "survey.ledger"
+    monkeypatch.setattr(connections, "complete_file", lambda *_: False)
+    monkeypatch.setattr(connections, "_keep_journal", lambda _: contextlib.nullcontext(False))
+    with Ledger.open(path) as ledger:
+        ledger.charge(TENTH)
+    with Ledger.open(path) as ledger:
+        assert ledger.spent().charges == 1
 
 
 def test_a_ledger_that_is_opened_and_closed_all_the_time_is_never_seen_without_its_journal(
@@ -349,6 +379,66 @@ def test_without_closing_before_the_fork_charges_of_the_child_would_be_lost(
     ledger.close()
     with Ledger.open(path) as again:
         assert again.spent().charges == 1
+
+
+@pytest.mark.slow
+def test_a_child_does_not_use_what_was_open_in_the_thread_that_forked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_FORK_PATIENCE", 0.0)
+    path = tmp_path / "survey.ledger"
+    ledger = Ledger.open(path)
+    ledger.charge(TENTH)
+    with ledger._store.read():
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            with pytest.raises(LedgerUnavailable, match="while this process was forked"):
+                ledger.charge(TENTH)
+            code = 0
+        finally:
+            os._exit(code)
+    assert ended(child) == 0
+    ledger.charge(TENTH)
+    ledger.close()
+    with Ledger.open(path) as again:
+        again.check()
+        assert again.spent().charges == 2
+
+
+@pytest.mark.slow
+def test_a_child_refuses_a_ledger_that_was_being_created_when_it_was_forked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_FORK_PATIENCE", 0.0)
+    path = tmp_path / "survey.ledger"
+    filled, forked_now = threading.Event(), threading.Event()
+    fill = sqlite._fill
+
+    def fill_and_wait(*arguments: Any) -> None:
+        fill(*arguments)
+        filled.set()
+        forked_now.wait()
+
+    monkeypatch.setattr(sqlite, "_fill", fill_and_wait)
+    creator = threading.Thread(target=lambda: Ledger.open(path).close())
+    creator.start()
+    filled.wait()
+    created = os.pipe()
+
+    def open_it_once_it_is_there() -> None:
+        os.read(created[0], 1)
+        with pytest.raises(LedgerUnavailable, match="while this process was forked"):
+            Ledger.open(path)
+
+    child = forked(open_it_once_it_is_there)
+    forked_now.set()
+    creator.join()
+    os.write(created[1], b".")
+    assert ended(child) == 0
+    with Ledger.open(path) as ledger:
+        ledger.charge(TENTH)
 
 
 @pytest.mark.slow

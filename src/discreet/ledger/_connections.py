@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from discreet.ledger._store import ConnectionPool
+from discreet.ledger._store import ConnectionPool, keep_inherited
 from discreet.ledger.records import FORMAT
 
 if TYPE_CHECKING:
@@ -169,11 +169,17 @@ def complete_file(connect: Callable[[], sqlite3.Connection], path: Path, last: l
             connection = connect()
         except sqlite3.OperationalError:  # another connection uses the ledger, or closes it now
             continue
-        with contextlib.closing(connection):
-            complete = write_closed_mark(connection, last)
-            # This connection has its index of the journal in memory, and SQLite deletes only an index in use.
-            path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
-            return complete
+        try:
+            with contextlib.closing(connection):
+                complete = write_closed_mark(connection, last)
+                # The index of the journal is in this connection's memory, and SQLite deletes only one in use.
+                path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
+                return complete
+        except BaseException:
+            # Also when interrupted, or on a full disk: SQLite has brought all into the main file and deleted
+            # the journal, and the file is marked as open.
+            journal_path(path).touch(0o600)
+            raise
     return False
 
 
@@ -245,11 +251,12 @@ def writable(path: Path, timeout: float, *, locking_mode: str = "NORMAL") -> sql
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """Connection, with device and inode of the file that it was opened on, and its path."""
+    """Connection, with device and inode of the file that it was opened on, its path, and its process."""
 
     connection: sqlite3.Connection
     file: FileNumber
     path: Path
+    process: int
 
     @classmethod
     def open(cls, path: Path, timeout: float) -> OpenFile:
@@ -261,20 +268,25 @@ class OpenFile:
         except BaseException:
             _CONNECTIONS.remove(file)
             raise
-        return cls(connection, file, path)
+        return cls(connection, file, path, os.getpid())
 
     def close(self) -> None:
         """Close the connection; if it is the last one of all processes, the file needs no journal then."""
+        if self.process != os.getpid():
+            keep_inherited(self)
+            return
         last: list[tuple[int, str]] = []
-        # A failure leaves mark and journal as they are, and the ledger opens with them.
-        with contextlib.suppress(sqlite3.Error):
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
-            last = last_row(self.connection)
-            if not self.is_in_place():  # nobody charges a file that was moved while it was open
-                write_closed_mark(self.connection, last)
         with _CONNECTIONS.defer_forks(self.file):
-            with _keep_journal(self.path):
+            with _keep_journal(self.path) as is_kept:
+                # A failure leaves mark and journal as they are, and the ledger opens with them.
+                with contextlib.suppress(sqlite3.Error):
+                    if self.connection.in_transaction:
+                        self.connection.execute("ROLLBACK")
+                    last = last_row(self.connection)
+                    # Nobody charges a file that was moved while it was open; and where no other file can be
+                    # opened, marking it first is the best that can be done.
+                    if not (is_kept and self.is_in_place()):
+                        write_closed_mark(self.connection, last)
                 # Closing undoes what was not committed, also where a rollback itself would fail.
                 self.connection.close()
             if _CONNECTIONS.remove(self.file) and last and self.is_in_place():
@@ -291,18 +303,20 @@ class OpenFile:
 
 
 @contextlib.contextmanager
-def _keep_journal(path: Path) -> Iterator[None]:
-    """Return a context in which closing a connection leaves SQLite's journal where it is.
+def _keep_journal(path: Path) -> Iterator[bool]:
+    """Return a context in which closing a connection leaves SQLite's journal where it is, if it can be had.
 
     SQLite deletes the journal with the last connection, whether the main file is marked as closed or not. A
     connection that can only read is never the one that deletes it.
     """
     with contextlib.ExitStack() as stack:
+        is_kept = False
         with contextlib.suppress(sqlite3.Error):
             reader = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)
             stack.enter_context(contextlib.closing(reader))
             last_row(reader)
-        yield
+            is_kept = True
+        yield is_kept
 
 
 class FilePool(ConnectionPool[OpenFile]):
@@ -310,37 +324,43 @@ class FilePool(ConnectionPool[OpenFile]):
 
     def __init__(self, write_batch: Callable[..., Sequence[Any]]) -> None:
         super().__init__(write_batch)
-        _CONNECTIONS.pools.add(self)
+        _CONNECTIONS.register(self)
 
     def keep(self, connection: OpenFile) -> None:
         """Keep a connection for its next use, or close it if there are enough or a fork waits for it."""
-        if _CONNECTIONS.forking:
+        if _CONNECTIONS.forks or connection.process != os.getpid():
             connection.close()
         else:
             super().keep(connection)
 
 
 class _Connections:
-    """Number of connections of this process to each file, none of them while it forks."""
+    """Number of connections of this process to each file, none of them while it forks.
+
+    No lock is held over a fork: other modules take locks of their own before it, and a thread that has one of
+    those may close a ledger, because the garbage collector found it. A child that inherits a connection all
+    the same refuses its file.
+    """
 
     def __init__(self) -> None:
-        self.forking = False
-        self.pools: weakref.WeakSet[FilePool] = weakref.WeakSet()
+        self.forks = 0  # of other threads, that have begun and not ended
+        self._pools: weakref.WeakSet[FilePool] = weakref.WeakSet()
         # Reentrant: the garbage collector may close a ledger while this thread holds the lock.
         self._changed = threading.Condition(threading.RLock())
         self._numbers: Counter[FileNumber] = Counter()
-        self._closing: Counter[FileNumber] = Counter()
+        self._deferring: Counter[FileNumber] = Counter()
         self._inherited: set[FileNumber] = set()
+
+    def register(self, pool: FilePool) -> None:
+        """Close the idle connections of a pool before each fork from now on."""
+        with self._changed:
+            self._pools.add(pool)
 
     def add(self, file: FileNumber) -> None:
         """Count a connection that will be made, once no fork is under way."""
         with self._changed:
-            self._changed.wait_for(lambda: not self.forking)
-            if file in self._inherited:
-                raise OSError(
-                    "another thread used it while this process was forked: start processes by "
-                    "'spawn', or fork while nothing is charged"
-                )
+            self._changed.wait_for(lambda: not self.forks, 2 * _FORK_PATIENCE)
+            self._check_own(file)
             self._numbers[file] += 1
 
     def remove(self, file: FileNumber) -> bool:
@@ -353,45 +373,63 @@ class _Connections:
     def defer_forks(self, file: FileNumber) -> Iterator[None]:
         """Return a context in which connections to a file are made and closed; forks wait for its end."""
         with self._changed:
-            self._closing[file] += 1
+            self._check_own(file)
+            self._deferring[file] += 1
         try:
             yield
         finally:
             with self._changed:
-                _subtract(self._closing, file)
+                _subtract(self._deferring, file)
+
+    def _check_own(self, file: FileNumber) -> None:
+        """Raise OSError where this process inherited connections to a file."""
+        if file in self._inherited:
+            raise OSError(
+                "another thread used it while this process was forked: start processes by 'spawn', or fork "
+                "while nothing is charged"
+            )
 
     def before_fork(self) -> None:
-        """Close idle connections and wait for the others; hold the lock until the fork is made."""
-        self.forking = True
+        """Close idle connections, and wait for the others."""
+        with self._changed:
+            self.forks += 1
         end = time.monotonic() + _FORK_PATIENCE
         while True:
-            for pool in list(self.pools):
+            with self._changed:
+                pools = list(self._pools)
+            for pool in pools:
                 pool.close()
-            self._changed.acquire()
-            if not (self._numbers or self._closing) or time.monotonic() > end:
+            with self._changed:
+                if not (self._numbers or self._deferring):
+                    return
+            if time.monotonic() > end:
                 return
-            self._changed.release()
             time.sleep(0.002)
 
     def after_fork_in_child(self) -> None:
-        """Refuse files to which this process inherited connections, and go on."""
-        self._inherited |= {*self._numbers, *self._closing}
+        """Refuse files to which this process inherited connections."""
+        self.forks, self._changed = 0, threading.Condition(threading.RLock())
+        self._inherited |= {*self._numbers, *self._deferring}
         self._numbers.clear()
-        self._closing.clear()
-        self.after_fork()
+        self._deferring.clear()
 
     def after_fork(self) -> None:
         """Let the threads that wait go on."""
-        self.forking = False
-        self._changed.notify_all()
-        self._changed.release()
+        with self._changed:
+            self.forks -= 1
+            self._changed.notify_all()
 
 
 def _subtract(numbers: Counter[FileNumber], file: FileNumber) -> None:
     """Subtract 1 from a file's number, and forget the file at 0."""
     numbers[file] -= 1
-    if not numbers[file]:
+    if numbers[file] <= 0:  # below 0 in a child that closes what it did not count
         del numbers[file]
+
+
+def defer_forks(path: Path) -> contextlib.AbstractContextManager[None]:
+    """Return a context in which SQLite reads or makes a file; forks wait for its end."""
+    return _CONNECTIONS.defer_forks(file_number(path))
 
 
 _CONNECTIONS = _Connections()

@@ -16,6 +16,7 @@ from discreet.file_system import BINARY, sync_to_disk
 from discreet.ledger._connections import (
     FilePool,
     OpenFile,
+    defer_forks,
     format_number,
     journal_path,
     lacks_journal,
@@ -128,8 +129,12 @@ class SqliteFile(PooledStore[OpenFile]):
         locks that this process holds on the file through other connections.
         """
         try:
-            connection = sqlite3.connect(f"{self._path.as_uri()}?mode=ro&immutable=1", uri=True)
-            with contextlib.closing(connection):
+            with (
+                defer_forks(self._path),
+                contextlib.closing(
+                    sqlite3.connect(f"{self._path.as_uri()}?mode=ro&immutable=1", uri=True)
+                ) as connection,
+            ):
                 # While the journal is written into the file, or where a kill stopped that, the header may
                 # name pages that are only in the journal. With this, SQLite reads the header all the same.
                 connection.execute("PRAGMA writable_schema = ON")
@@ -138,6 +143,8 @@ class SqliteFile(PooledStore[OpenFile]):
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
                 raise self._not_a_ledger("another kind of file") from error
+            raise self._unavailable(error) from error
+        except OSError as error:
             raise self._unavailable(error) from error
         return int(application), int(mark)
 
@@ -150,7 +157,10 @@ class SqliteFile(PooledStore[OpenFile]):
         try:
             os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             try:
-                with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+                with (
+                    defer_forks(draft),  # the ledger will be the same file
+                    contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection,
+                ):
                     connection.execute("PRAGMA synchronous = FULL")
                     connection.execute("PRAGMA fullfsync = ON")
                     connection.execute("PRAGMA journal_mode = WAL")

@@ -131,6 +131,11 @@ C = TypeVar("C", bound=Closable)
 _INHERITED: list[object] = []
 
 
+def keep_inherited(connection: object) -> None:
+    """Keep a connection of another process, or several, so that nothing uses or closes them here."""
+    _INHERITED.append(connection)
+
+
 class _Process(Generic[C]):
     """Idle connections, writing threads and reading threads of one process."""
 
@@ -161,7 +166,7 @@ class ConnectionPool(Generic[C]):
 
     def _current_process(self) -> _Process[C]:
         if self._process.pid != os.getpid():
-            _INHERITED.append(self._process)
+            keep_inherited(self._process)
             self._process = _Process(self._write_batch)
         return self._process
 
