@@ -1,5 +1,6 @@
 """Heavy packages that a command must not load, because loading them would take longer than its work."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,10 @@ try:
 except SystemExit as end:
     assert not end.code, end.code
 print("LOADED", *sys.modules)
+"""
+THREADS = """
+from threadpoolctl import threadpool_info
+print("THREADS", *(one["num_threads"] for one in threadpool_info() if one["internal_api"] == "openblas"))
 """
 
 pytestmark = pytest.mark.slow
@@ -128,3 +133,22 @@ def test_learners_are_loaded_by_name_only() -> None:
     code = "import sys, discreet.learn, discreet.release; print('sklearn' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(("given", "used"), [(None, 1), ("2", 2)], ids=["default", "said by the user"])
+def test_command_loads_arrays_with_one_thread_unless_told(folder: Path, given: str | None, used: int) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    if given:
+        environment["OPENBLAS_NUM_THREADS"] = given
+    script = RUN + THREADS
+    words = ("query", "hospital.csv", "count where age > 41", *PROMISE)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # Where numpy brings another BLAS, there is none to look at.
+    assert set(done.stdout.rsplit("THREADS", 1)[1].split()) <= {str(min(used, os.cpu_count() or 1))}
