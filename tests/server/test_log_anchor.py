@@ -52,7 +52,7 @@ def served(path: Path, ledger: Ledger, answers: int = 3, *, stopped: bool = True
     log.write_start("town", ledger)
     answered(log, ledger, answers)
     if stopped:
-        log.anchor("town", ledger)
+        log.anchor({"town": ledger})
     return log
 
 
@@ -155,8 +155,8 @@ def test_a_ledger_that_was_replaced_is_refused_and_other_data_sets_are_not_asked
         log.write_start("village", other)
         answered(log, other, 2)
         log.confirm("town", ledger)
-        log.anchor("town", ledger)
-        log.anchor("village", other)
+        log.anchor({"town": ledger})
+        log.anchor({"village": other})
         assert ledger.log_anchors().keys() == other.log_anchors().keys()
 
 
@@ -167,7 +167,7 @@ def test_a_start_verifies_only_what_follows_the_anchor(
     log.write_start("town", ledger)
     for number in range(2000):
         log.write("refused", n=number)
-    log.anchor("town", ledger)
+    log.anchor({"town": ledger})
     log.write("refused", n=-1)
     parsed: list[bytes] = []
     real = log_verification._parse
@@ -179,6 +179,60 @@ def test_a_start_verifies_only_what_follows_the_anchor(
     monkeypatch.setattr(log_verification, "_parse", parse)
     ServiceLog(path).confirm("town", ledger)
     assert len(parsed) <= 6
+
+
+def test_the_log_is_read_once_for_all_ledgers_and_must_have_the_anchors_of_each(
+    path: Path, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = served(path, ledger)
+    real, parsed = log_verification._parse, []
+    with closing(Ledger.open(tmp_path / "other.ledger", limit=PureDP(epsilon=10))) as other:
+        log.write_start("village", other)
+        answered(log, other, 5)
+        log.anchor({"village": other})
+        answered(log, ledger, 200)
+        monkeypatch.setattr(
+            log_verification,
+            "_parse",
+            lambda text: parsed.append(text) or real(text),  # type: ignore[func-returns-value]
+        )
+        log.anchor({"town": ledger, "village": other})
+        assert len(parsed) < 230  # and not twice as many
+        anchors = ledger.log_anchors()
+        assert anchors == other.log_anchors()
+        assert next(iter(anchors.values())).line == len(lines_of(path))
+        # The line that only the later ledger has anchored is cut off with all that follows it.
+        answered(log, ledger, 1)
+        kept = path.read_bytes()
+        answered(log, ledger, 1)
+        log.anchor({"village": other})
+        path.write_bytes(kept)
+        again = ServiceLog(path)
+        again.anchor({"town": ledger})
+        with pytest.raises(LedgerTampered, match="must have line"):
+            again.anchor({"town": ledger, "village": other})
+
+
+def test_a_ledger_that_is_away_does_not_keep_others_from_their_anchor(
+    path: Path, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = served(path, ledger)
+    with closing(Ledger.open(tmp_path / "other.ledger", limit=PureDP(epsilon=10))) as other:
+        log.write_start("village", other)
+        answered(log, ledger, 1)
+        find = Ledger.log_anchors
+
+        def unreachable(one: Ledger) -> Any:
+            if one is other:
+                raise LedgerUnavailable("away")
+            return find(one)
+
+        monkeypatch.setattr(Ledger, "log_anchors", unreachable)
+        with pytest.raises(LedgerUnavailable, match="away"):
+            log.anchor({"village": other, "town": ledger})
+        assert next(iter(ledger.log_anchors().values())).line == len(lines_of(path))
+        with pytest.raises(LedgerUnavailable, match="away"):
+            log.anchor({"village": other})
 
 
 def test_a_power_failure_after_an_anchor_loses_no_anchored_line(
@@ -209,7 +263,7 @@ def test_a_rotated_log_is_one_chain_and_old_files_may_be_moved(path: Path, ledge
     first = log.rotate()
     assert first == path.with_name("audit.jsonl.1")
     answered(log, ledger, 2)
-    log.anchor("town", ledger)
+    log.anchor({"town": ledger})
     second = log.rotate()
     assert isinstance(second, Path)
     answered(log, ledger, 1)
@@ -218,7 +272,7 @@ def test_a_rotated_log_is_one_chain_and_old_files_may_be_moved(path: Path, ledge
     assert [line["event"] for line in lines_of(path)] == ["rotated", "answer"]
     assert log.last("answer", "town", 99)[-1]["seq"] == 2  # the curator's page sees all files
     ServiceLog(path).confirm("town", ledger)  # the anchor is in the file before
-    log.anchor("town", ledger)
+    log.anchor({"town": ledger})
     away = path.parent / "away"
     away.mkdir()
     shutil.move(first, away)
@@ -291,7 +345,7 @@ def test_a_rotation_that_is_killed_leaves_a_log_that_goes_on(
     again = ServiceLog(path)
     again.confirm("town", ledger)
     answered(again, ledger, 1)
-    again.anchor("town", ledger)
+    again.anchor({"town": ledger})
     again.rotate()
     assert ServiceLog(path).check().elsewhere == 0
     ServiceLog(path).confirm("town", ledger)
@@ -314,7 +368,7 @@ def test_a_log_that_is_moved_away_while_it_runs_is_not_begun_anew(path: Path, le
     path.with_name("moved").rename(path)
     log.check_writable()
     assert lines_of(path)[-1]["event"] == "resume log"
-    log.anchor("town", ledger)
+    log.anchor({"town": ledger})
 
 
 def test_a_new_log_is_begun_on_request_and_the_ledger_says_so(path: Path, ledger: Ledger) -> None:
@@ -337,7 +391,7 @@ def test_anchors_survive_a_backup_and_only_go_forward(path: Path, ledger: Ledger
     log = served(path, ledger)
     ledger.backup(tmp_path / "first.backup")
     answered(log, ledger, 1)
-    log.anchor("town", ledger)
+    log.anchor({"town": ledger})
     ledger.backup(tmp_path / "second.backup")
     anchors = ledger.log_anchors()
     (anchor,) = anchors.values()
@@ -360,7 +414,7 @@ def test_an_anchor_says_nothing_but_where_a_line_is(path: Path, ledger: Ledger) 
         frozenset(("type", "log", "line", "hash", "file", "offset"))
     }
     with pytest.raises((LedgerError, SourceError)):
-        log_verification.verify_log(path, LogAnchor("0" * 64, 1, "0" * 64, 1, 0))
+        log_verification.verify_log(path, [LogAnchor("0" * 64, 1, "0" * 64, 1, 0)])
 
 
 # The service and its command.

@@ -68,7 +68,7 @@ def served(log: ServiceLog, ledger: Ledger, answers: int = 3) -> None:
     log.confirm("town", ledger)
     log.write_start("town", ledger)
     answered(log, ledger, answers)
-    log.anchor("town", ledger)
+    log.anchor({"town": ledger})
 
 
 def test_lines_are_those_of_a_file(
@@ -203,7 +203,7 @@ def test_rotation_begins_a_part_and_old_lines_may_be_moved(
     served(log, ledger)
     assert str(log.rotate()).startswith("lines 1 to 4 of postgresql://")
     answered(log, ledger, 2)
-    log.anchor("town", ledger)
+    log.anchor({"town": ledger})
     assert log.check() == (7, 0)
     assert lines(postgres_url)[4]["event"] == "rotated"
     assert [line["seq"] for line in log.last("answer", "town", 9)] == [7, 6, 4, 3, 2]
@@ -225,7 +225,7 @@ def test_a_connection_that_ends_is_opened_again_and_a_server_that_is_away_is_no_
     served(log, ledger)
     sql(postgres_url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
     log.write("event")
-    log.anchor("town", ledger)
+    log.anchor({"town": ledger})
     away = ServiceLog("postgresql://127.0.0.1:1/nowhere")
     for attempt in (lambda: away.write("event"), away.check, lambda: away.compare("town", ledger)):
         with pytest.raises(LedgerUnavailable, match="must be a database that can be reached"):

@@ -369,3 +369,25 @@ def test_a_model_leaves_the_processor_to_others_for_what_it_computes_and_not_for
     assert run(task()) == "answer"
     assert slept == pytest.approx([4.0, 8.0, 12.0, 8.0])
     pool.close()
+
+
+def test_background_work_pauses_in_parts_while_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[float] = [0.0]
+    slept: list[float] = []
+    monkeypatch.setattr(time, "thread_time", lambda: used[0])
+    monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    pool = WorkerPool(1, 1, share=9, most=9)
+
+    def work() -> str:
+        for _ in in_parts(range(2 * PART)):
+            used[0] += 1 / PART
+        return "done"
+
+    assert pool.with_pauses(work)() == "done"
+    assert set(slept) == {0.0}
+    pool._open.update("abcde")
+    slept.clear()
+    assert pool.with_pauses(work)() == "done"
+    assert slept == pytest.approx([4.0, 4.0])
+    pool.close()

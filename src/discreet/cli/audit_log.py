@@ -65,8 +65,7 @@ def rotate(config: ConfigFile = _DEFAULT) -> None:
         for name, ledger in ledgers.items():
             log.confirm(name, ledger)
         old = log.rotate()
-        for name, ledger in ledgers.items():
-            log.anchor(name, ledger)
+        log.anchor(ledgers)
     write_out(
         f"{log.path} goes on; the lines so far are in {old}.\n" if old else "The log has no line yet.\n"
     )

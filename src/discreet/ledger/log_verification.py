@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import json
 import os
+from collections import deque
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
+from discreet.batching import in_parts
 from discreet.errors import SourceError
 from discreet.file_system import lock_file, unlock_file
 from discreet.ledger.audit_log import ROTATED, START, hash_line, rotated_files
 from discreet.ledger.records import LogAnchor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from discreet.ledger.postgres_log import PostgresLog, PostgresPart
 
@@ -73,7 +75,7 @@ class _LogPart(NamedTuple):
 
 def verify_log(
     path: Path | PostgresLog,
-    anchor: LogAnchor | None = None,
+    anchors: Iterable[LogAnchor] = (),
     *,
     whole: bool = False,
     on_line: Callable[[dict[str, Any]], None] | None = None,
@@ -84,9 +86,9 @@ def verify_log(
     ----------
     path : Path or PostgresLog
         File that the log is written to, with files that were rotated beside it; or the log in a database.
-    anchor : LogAnchor, optional
-        Line that the log must have, and after which it is verified; None begins with the first line of the
-        file.
+    anchors : iterable of LogAnchor
+        Lines that the log must have; it is verified after the first of them. Without any, it is verified
+        from the first line of the file.
     whole : bool
         Whether the files that were rotated and are still there are verified too.
     on_line : callable, optional
@@ -100,26 +102,30 @@ def verify_log(
     Raises
     ------
     SourceError
-        The message names the first line that does not follow from the one before, or says that the anchored
+        The message names the first line that does not follow from the one before, or says that an anchored
         one is missing. Without an anchor, lines removed at the end and a log that was replaced as a whole are
         not detected.
     """
+    missed = deque(sorted(anchors, key=lambda anchor: anchor.line))
     with ExitStack() as opened:
         files = _open_files(path, opened)
         if not files:
-            if anchor is not None:
-                raise _missing_anchor(path, anchor, "there is no such log")
+            if missed:
+                raise _missing_anchor(path, missed[-1], "there is no such log")
             return None
         identity = _identity(files[-1])
-        start, seq, previous = 0, files[-1].first - 1, files[-1].head["previous"]
-        if anchor is not None:
+        for anchor in missed:
             if identity != anchor.log:
                 raise _missing_anchor(path, anchor, "this is another log")
+        start, seq, previous = 0, files[-1].first - 1, files[-1].head["previous"]
+        begins_at_anchor = bool(missed)
+        if missed:
+            anchor = missed[0]
             files = [file for file in files if file.first >= anchor.file]
             if not files or files[0].first != anchor.file:
                 name = f"{path.name}.{anchor.file}"
                 raise _missing_anchor(path, anchor, f"the file {name} that has it is not here")
-            start, seq, previous = anchor.offset, anchor.line - 1, ""
+            start, seq = anchor.offset, anchor.line - 1
         elif whole:
             seq, previous = files[0].first - 1, files[0].head["previous"]
         else:
@@ -133,13 +139,20 @@ def verify_log(
                     f"Lines {seq + 1} to {file.first - 1} of the audit log must be in the file "
                     f"{path.name}.{seq + 1} beside {str(path)!r}, and that is not there. Put it back."
                 )
-            for offset, text in file.lines(start):
+            for offset, text in in_parts(file.lines(start)):
                 content = _parse(text)
                 number = seq + 1
-                if anchor is not None and last is None:
+                while missed and missed[0].line == number:
+                    anchor = missed.popleft()
                     if content is None or (content["seq"], content["hash"]) != (number, anchor.hash):
                         raise _missing_anchor(path, anchor, "the log was cut or changed")
-                elif content is None or content["seq"] != number or content["previous"] != previous:
+                # What stands before the first anchored line was verified when it was anchored.
+                known = begins_at_anchor and last is None
+                if (
+                    content is None
+                    or content["seq"] != number
+                    or not (known or content["previous"] == previous)
+                ):
                     raise SourceError(
                         f"Line {number} of the audit log, in {file.name!r}, must follow from the line "
                         f"before it, and does not: {_CHANGED}."
@@ -149,8 +162,8 @@ def verify_log(
                 if on_line is not None:
                     on_line(content)
             start = 0
-        if anchor is not None and last is None:
-            raise _missing_anchor(path, anchor, "the log was cut before it")
+        if missed:
+            raise _missing_anchor(path, missed[0], "the log was cut before it")
         return last
 
 

@@ -187,9 +187,9 @@ async def _save_state(middleware: ServiceMiddleware) -> None:
             await middleware.run_in_thread(service.access.save_time)
         try:
             if not verified:
-                await middleware.run_in_thread(service.audit_log.check)
+                await middleware.run_in_background(service.audit_log.check)
                 verified = True
-            await middleware.run_in_thread(service.anchor_log)
+            await middleware.run_in_background(service.anchor_log)
         except DiscreetError as problem:
             log("audit log not anchored", problem=str(problem))
 

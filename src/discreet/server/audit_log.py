@@ -186,7 +186,7 @@ class ServiceLog:
         rows = [[ledger.identity, row, digest]]
         self.write("start", dataset=dataset, ledgers={dataset: ledger.identity}, rows=rows, **facts)
         self._note_row(ledger.identity, row)
-        self.anchor(dataset, ledger)
+        self.anchor({dataset: ledger})
 
     def _write(self, events: Sequence[tuple[str, dict[str, Any]]]) -> None:
         try:
@@ -326,16 +326,24 @@ class ServiceLog:
         LedgerTampered
             The ledger was set back to an earlier state, or is another one; or the log was cut or replaced.
         """
+        return self._compare({dataset: (ledger, self._find_anchor(ledger))})
+
+    def _compare(self, ledgers: Mapping[str, tuple[Ledger, LogAnchor | None]]) -> LogAnchor | None:
+        """Compare as :meth:`compare` does, for several data sets and from the first of their anchors on."""
         named = _NamedRows()
+        anchors = [anchor for _, anchor in ledgers.values() if anchor is not None]
+        # A ledger that has no anchor yet may be named by any line of the file.
+        passes = [anchors, []] if 0 < len(anchors) < len(ledgers) else [anchors]
         try:
-            last = verify_log(self.path, self._find_anchor(ledger), on_line=named.read)
+            lasts = [verify_log(self.path, some, on_line=named.read) for some in passes]
         except SourceError as problem:
             raise LedgerTampered(str(problem)) from None
-        position = named.last(dataset) or named.rows.get(ledger.identity)
-        if position is not None:
-            self._check_row(ledger, position)
-            self._note_row(position.ledger, position.row)
-        return last
+        for dataset, (ledger, _) in ledgers.items():
+            position = named.last(dataset) or named.rows.get(ledger.identity)
+            if position is not None:
+                self._check_row(ledger, position)
+                self._note_row(position.ledger, position.row)
+        return lasts[0]
 
     def _find_anchor(self, ledger: Ledger) -> LogAnchor | None:
         """Return the line that the log must have for a ledger; None if the ledger has anchors of no log."""
@@ -346,23 +354,32 @@ class ServiceLog:
         # The ledger belongs to other logs: the newest of them is missed.
         return list(anchors.values())[-1] if anchors else None
 
-    def anchor(self, dataset: str, ledger: Ledger) -> None:
-        """Verify the log since the last anchor in a ledger, and record its last line there.
+    def anchor(self, ledgers: Mapping[str, Ledger]) -> None:
+        """Verify the log since the last anchor in each ledger, and record its last line there.
+
+        The lines are read once for all ledgers. Those that cannot be reached do not keep the others waiting.
 
         Parameters
         ----------
-        dataset, ledger
-            As for :meth:`compare`.
+        ledgers : mapping of str to Ledger
+            Ledgers by the names of their data sets.
 
         Raises
         ------
         LedgerTampered
             As for :meth:`compare`.
         LedgerUnavailable
-            Log or ledger cannot be written now.
+            The log, or one of the ledgers, cannot be read or written now.
         """
+        unavailable: list[LedgerUnavailable] = []
+        reached: dict[str, tuple[Ledger, LogAnchor | None]] = {}
+        for dataset, ledger in ledgers.items():
+            try:
+                reached[dataset] = ledger, self._find_anchor(ledger)
+            except LedgerUnavailable as problem:
+                unavailable.append(problem)
         try:
-            last = self.compare(dataset, ledger)
+            last = self._compare(reached) if reached else None
         except LedgerTampered as problem:
             self._problem = copy(problem)
             raise
@@ -373,7 +390,13 @@ class ServiceLog:
                 self._log.sync()
             except OSError as problem:
                 raise self._cannot_write(problem) from problem
-            ledger.anchor_log(last)
+            for ledger, _ in reached.values():
+                try:
+                    ledger.anchor_log(last)
+                except LedgerUnavailable as problem:
+                    unavailable.append(problem)
+        if unavailable:
+            raise unavailable[0]
 
     def begin(self, ledgers: Sequence[Ledger], who: str) -> None:
         """Begin a new log for ledgers that have anchors of another one, and anchor it there.

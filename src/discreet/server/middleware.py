@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote_plus, urlsplit
@@ -177,6 +178,7 @@ class ServiceMiddleware:
             )
             for kind, threads in _THREADS.items()
         }
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="background")
         self.jobs = JobRunner(service.jobs, metrics)
         self._request_ids: list[int] = []
         headers = dict(HEADERS)
@@ -397,11 +399,17 @@ class ServiceMiddleware:
         kind = "curator" if caller.is_curator else "analyst"
         return await self._thread_pools[kind].run(caller.name, work)
 
+    async def run_in_background(self, work: Callable[[], T]) -> T:
+        """Run long work that nobody waits for and that sees no row, with pauses while others are served."""
+        work = self._workers.with_pauses(work)
+        return await asyncio.get_running_loop().run_in_executor(self._background, work)
+
     def close(self) -> None:
         """Wait for running jobs to end, and stop all threads."""
         self._workers.close()
         for pool in (self._long_pool, *self._thread_pools.values()):
             pool.close()
+        self._background.shutdown(wait=True)
 
 
 def _caller_name() -> str | None:

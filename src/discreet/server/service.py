@@ -140,7 +140,7 @@ class Service:
         """Wait for the questions that run, anchor the audit log a last time, and close the data set."""
         leaving.retire()
         with contextlib.suppress(DiscreetError):  # the next start says what is wrong with log or ledger
-            self.audit_log.anchor(leaving.name, leaving.dataset.ledger)
+            self.audit_log.anchor({leaving.name: leaving.dataset.ledger})
         leaving.close()
 
     def _set_limit(self, by: str, dataset: str, name: str, limit: Promise) -> None:
@@ -191,8 +191,7 @@ class Service:
 
     def anchor_log(self) -> None:
         """Verify the audit log since its last anchor, and record its last line in every ledger."""
-        for name, one in self.datasets.items():
-            self.audit_log.anchor(name, one.dataset.ledger)
+        self.audit_log.anchor({name: one.dataset.ledger for name, one in self.datasets.items()})
 
     def close(self) -> None:
         """Anchor the audit log, and close all data sets and the access store."""

@@ -314,6 +314,15 @@ class WorkerPool:
 
         return run
 
+    def with_pauses(self, work: Callable[[], T]) -> Callable[[], T]:
+        """Return work that sees no row, and pauses wherever it gives way while others are served."""
+
+        def run() -> T:
+            with _Pacer(self._pause):
+                return work()
+
+        return run
+
     def _pause(self, used: float) -> None:
         """Sleep so long after some seconds of work that others get their share of the processor."""
         share = max(_HEAVY_SHARE, 1 / max(1, len(self._open)))
