@@ -21,6 +21,7 @@ from discreet.privacy.promises import PureDP
 from discreet.server.audit_log import AnswerEvent, ServiceLog
 from discreet.server.config import Config
 from discreet.server.service import Service
+from tests.cli.run import discreet
 from tests.server.conftest import configured, lines_of, running
 
 if TYPE_CHECKING:
@@ -418,6 +419,28 @@ def test_an_anchor_says_nothing_but_where_a_line_is(path: Path, ledger: Ledger) 
 
 
 # The service and its command.
+
+
+@pytest.mark.parametrize(
+    "words", [("create", "carl"), ("create", "carl", "--rho", "0.1"), ("limit", "ana"), ("group", "ana", "a")]
+)
+def test_no_command_begins_another_log_beside_the_anchored_one(
+    tmp_path: Path, path: Path, words: tuple[str, ...]
+) -> None:
+    config = configured(tmp_path)
+    assert discreet("token", *words, cwd=tmp_path).code == 0  # before the first start
+    path.unlink()
+    with running(tmp_path) as service:
+        service.ask({"kind": "count", "privacy": {"kind": "zcdp", "rho": 0.001}})
+    kept = path.rename(tmp_path / "kept.jsonl")
+    done = discreet("token", words[0], "dora", *words[2:], cwd=tmp_path)
+    assert done.code == 1
+    assert "must have line" in done.err
+    assert "audit-log begin" in done.err
+    assert not path.exists()
+    kept.rename(path)
+    assert discreet("token", words[0], "dora", *words[2:], cwd=tmp_path).code == 0
+    Service(Config.load(config)).close()
 
 
 @pytest.mark.slow

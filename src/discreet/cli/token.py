@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from discreet.privacy import Promise
     from discreet.server.access import AccessStore
     from discreet.server.allocations import Allocations
+    from discreet.server.audit_log import ServiceLog
     from discreet.server.config import Config
     from discreet.server.credentials import TokenAdmin
     from discreet.server.dataset_config import DatasetConfig
@@ -246,7 +247,21 @@ def _open_tokens(config: Path) -> "Iterator[tuple[TokenAdmin, Config]]":
     from discreet.server.credentials import TokenAdmin
 
     with _open_access(config) as (access, settings), closing(ServiceLog(settings.audit_log)) as log:
+        if not log.find_files():
+            # The first line would begin another log, which the next start of the service would refuse.
+            _require_no_other_log(settings, log)
         yield TokenAdmin(access, log, partial(_set_limit, settings)), settings
+
+
+def _require_no_other_log(settings: "Config", log: "ServiceLog") -> None:
+    """Refuse a new audit log where a ledger that is there has anchors of another one."""
+    from discreet.ledger import Ledger
+    from discreet.server.dataset import load_schema, open_ledger
+
+    for name, entry in settings.datasets.items():
+        if Ledger.identity_at(entry.ledger) is not None:
+            with open_ledger(entry, load_schema(entry)) as ledger:
+                log.compare(name, ledger)
 
 
 def load_config(config: Path) -> "Config":
@@ -288,6 +303,8 @@ def _open_allocations(settings: "Config", entry: "DatasetConfig") -> "Iterator[A
     from discreet.server.dataset import load_schema, open_ledger
 
     with open_ledger(entry, load_schema(entry)) as ledger, closing(ServiceLog(settings.audit_log)) as log:
+        if not log.find_files():
+            log.compare(entry.name, ledger)  # as above
         yield Allocations(ledger, log, entry)
 
 
