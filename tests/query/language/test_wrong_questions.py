@@ -120,7 +120,9 @@ WRONG = {
     ),
     "count smokers": "Unknown column smokers. Did you mean smoker?",
     "sum income per ward": "the word PER. Write BY before the columns of the groups.",
-    "mean(hours-per-week)": 'Unknown column hours. Did you mean "hours-per-week"?',
+    "mean(hours-per-week)": 'The name hours-per-week needs quotes. Write "hours-per-week".',
+    "count where Hours-per-Week > 40": 'The name Hours-per-Week needs quotes. Write "hours-per-week".',
+    "mean(hours-per-month)": 'Unknown column hours. Did you mean "hours-per-week"?',
     "mean(income / age)": (
         "Not allowed: a division by something that could be zero. Keep the denominator away from zero: "
         "x / GREATEST(y, 1)."

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from discreet.schema import Column, Schema
 
 
+_WORDS_OF_A_NAME = 12  # a name without quotes is looked for among so many words
 _WHOLE = re.compile(r"[0-9]{1,12}")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MOST_CHARACTERS = 4096
@@ -287,7 +288,11 @@ def scan(text: object, schema: Schema) -> ScannedExpression:
             if i < taken:
                 continue
         called = after is not None and after.text == "(" and not text[end : after.start].strip(_BLANKS)
-        reader.take(token, after, called=called)
+        try:
+            reader.take(token, after, called=called)
+        except ExpressionRefused as refusal:
+            pieces = (text[token.start : last.end] for last in tokens[i + 1 : i + _WORDS_OF_A_NAME])
+            raise (reader.explain_unquoted_name(pieces) or refusal) from None
     _check_blanks(text[end:])
     if not reader.tokens:
         raise ExpressionRefused("no text", "Write an expression such as 'age * 2'.")
@@ -307,6 +312,18 @@ class _Reader:
         self.values: list[str] = []
         self._released = _released_columns(SchemaKey(schema))
         self._nested = self._prefixes = self._operands = 0
+
+    def explain_unquoted_name(self, pieces: Iterable[str]) -> ExpressionRefused | None:
+        """Return the error for a name of several words that is not in quotes; None if no piece is a name."""
+        for piece in pieces:
+            column = self._released.get(piece.casefold())
+            if column is not None:
+                return ExpressionRefused(
+                    f"the name {piece} without quotes",
+                    f"Write {write_name(column.name)}.",
+                    f"The name {piece} needs quotes.",
+                )
+        return None
 
     def take(self, token: Token, after: Token | None, *, called: bool) -> None:
         """Append a token in the words of the language, or refuse it.
