@@ -637,7 +637,7 @@ def test_a_curators_check_says_which_line_was_changed_also_to_programs(service: 
     ("text", "hint"),
     [
         ("Straßen = 'Öschweg'", 'Did you mean "Straße"?'),
-        ("Raucher? = 1", 'Did you mean "Raucher?"?'),
+        ("Raucher? = 1", 'The name Raucher? needs quotes. Write "Raucher?".'),
         ("nothing > 1", 'There are "Straße", "Raucher?", age.'),
         ("`age` > 1", "double quotes"),
         ("ß > 1", 'Unknown column ß. There are "Straße"'),
