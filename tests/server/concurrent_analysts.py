@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import time
 from dataclasses import dataclass, field
@@ -13,6 +14,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _LOST = (OSError, asyncio.IncompleteReadError, ValueError)
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Let no garbage collection of this process pass for time that the server took.
+
+    With 20,000 exchanges kept, one collection takes a quarter of a second, during which no answer is read.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +83,8 @@ class ConcurrentAnalysts:
 
     def ask_for(self, seconds: float, *, until: int | None = None) -> ConcurrentAnalysts:
         """Let everybody ask for some time, or until they meet a status; what is under way is waited for."""
-        asyncio.run(self._all(seconds, until))
+        with _without_collection():
+            asyncio.run(self._all(seconds, until))
         return self
 
     def once(self, analyst: int, body: dict[str, Any]) -> dict[str, Any]:
