@@ -24,9 +24,18 @@ PART = 256
 
 
 class _Pace(threading.local):
-    """What the present thread does between two parts of a long computation."""
+    """How the present thread leaves room for others.
+
+    Attributes
+    ----------
+    give_way : callable or None
+        Function that is called between two parts of a long computation; None goes on at once.
+    background : bool
+        Whether nobody else may wait for the passes over rows that the thread needs.
+    """
 
     give_way: Callable[[], None] | None = None
+    background: bool = False
 
 
 PACE = _Pace()

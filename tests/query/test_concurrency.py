@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import Counter
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from discreet.batching import PACE
 from discreet.errors import EngineFailed
 from discreet.ledger import Ledger
 from discreet.privacy import GaussianDP
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from sqlglot.expressions import Expr as Tree
 
-    from discreet.query import Answer
+    from discreet.query import Aggregate, Answer
     from discreet.query.engines import EngineCells, Kernel
 
 SCHEMA = people_schema()
@@ -358,3 +360,123 @@ def test_a_seed_gives_the_same_answers_to_questions_one_at_a_time() -> None:
             asked = [db.ask(Sums(f"age > {least}"), privacy=MU).value for least in (30, 40, 50)]
             values.append([*asked, *np.ravel(db.ask(Histogram("job"), privacy=MU).value)])
     assert values[0] == values[1]
+
+
+@contextlib.contextmanager
+def in_background() -> Iterator[None]:
+    PACE.background = True
+    try:
+        yield
+    finally:
+        PACE.background = False
+
+
+class GateOfBackground(Gate):
+    """Holds up the passes of the background alone."""
+
+    def _pass(self, kind: str, width: int) -> None:
+        if PACE.background:
+            super()._pass(kind, width)
+
+
+def test_a_question_does_not_wait_for_a_pass_of_the_background() -> None:
+    engine = GateOfBackground()
+
+    def long_question() -> Answer:
+        with in_background():
+            return counting(db, 30)()
+
+    with Database(ROWS, schema=SCHEMA, engine=engine) as db, ThreadPoolExecutor(2) as pool:
+        held_up = pool.submit(long_question)
+        try:
+            assert engine.entered.wait(LONG)
+            quick = pool.submit(counting(db, 40)).result(LONG)
+            assert not held_up.done()
+        finally:
+            engine.open.set()
+        assert quick.value == pytest.approx(int((ROWS["age"] > 40).sum()), abs=1e-3)
+        assert held_up.result(LONG).value == pytest.approx(int((ROWS["age"] > 30).sum()), abs=1e-3)
+
+
+class OneAtATime(Gate):
+    """Makes one pass at a time, as an engine with a single connection does."""
+
+    parallel = False
+
+
+@pytest.mark.parametrize(
+    ("question", "passes"),
+    [
+        (
+            Sums([f"age > {20 + i}" for i in range(20)]),
+            [("aggregate", 8), ("aggregate", 8), ("aggregate", 4)],
+        ),
+        (Gram(("age",)), [("reduce", 2)]),
+        (Histogram("job"), [("grouped", 1)]),
+    ],
+    ids=lambda value: getattr(value, "kind", ""),
+)
+def test_an_engine_with_one_connection_answers_the_background_in_short_passes(
+    question: Aggregate, passes: list[tuple[str, int]]
+) -> None:
+    engine, at_once = OneAtATime(), Gate()
+    engine.open.set()
+    at_once.open.set()
+    with Database(ROWS, schema=SCHEMA, engine=at_once) as db:
+        whole = np.asarray(db.ask(question, privacy=NEARLY_EXACT).value)
+    with Database(ROWS, schema=SCHEMA, engine=engine) as db, in_background():
+        in_parts = np.asarray(db.ask(question, privacy=NEARLY_EXACT).value)
+    assert engine.passes == passes
+    assert in_parts == pytest.approx(whole, abs=1e-2)
+
+
+def test_other_questions_are_answered_between_short_passes() -> None:
+    engine = OneAtATime()
+    order: list[str] = []
+    wide = Sums([f"age > {20 + i}" for i in range(64)])
+
+    def long_question() -> None:
+        with in_background():
+            db.ask(wide, privacy=MU)
+        order.append("long")
+
+    def short_question() -> None:
+        counting(db, 19)()
+        order.append("short")
+
+    with Database(ROWS, schema=SCHEMA, engine=engine) as db, ThreadPoolExecutor(2) as pool:
+        first = pool.submit(long_question)
+        try:
+            assert engine.entered.wait(LONG)
+            second = pool.submit(short_question)
+            until(lambda: len(db._passes._waiting) == 1)
+        finally:
+            engine.open.set()
+        first.result(LONG)
+        second.result(LONG)
+    assert order == ["short", "long"]
+    # The next part may join the pass of the short question, which waited for the first one alone.
+    assert engine.passes[0] == ("aggregate", 8)
+    assert engine.passes[1] in [("aggregate", 1), ("aggregate", 9)]
+    assert sum(width for _, width in engine.passes) == 65
+
+
+class FailsOnThird(OneAtATime):
+    """Fails in its third pass."""
+
+    def aggregate(self, expressions: Sequence[Tree]) -> list[int]:
+        found = super().aggregate(expressions)
+        if len(self.passes) == 3:
+            raise EngineFailed
+        return found
+
+
+def test_a_question_whose_third_pass_fails_is_charged_once_and_free_to_ask_again() -> None:
+    engine = FailsOnThird()
+    engine.open.set()
+    wide = Sums([f"age > {20 + i}" for i in range(64)])
+    with Database(ROWS, schema=SCHEMA, engine=engine) as db, in_background():
+        with pytest.raises(EngineFailed):
+            db.ask(wide, privacy=MU)
+        db.ask(wide, privacy=MU)
+        assert db.ledger.spent().charges == 1

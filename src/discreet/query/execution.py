@@ -14,7 +14,7 @@ from functools import partial
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from discreet.batching import BatchExecutor, Step, run_one
+from discreet.batching import PACE, BatchExecutor, Step, run_one
 from discreet.errors import EngineFailed, EngineUnavailable, ParameterError, TableChanged
 from discreet.noise import Pool, Stream
 from discreet.privacy import PosteriorOdds, Receipt
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from discreet.query.engines.base import Engine
 
 _MOST_SUMS = 64  # sums or tables in one pass: DuckDB plans each for half a millisecond, and all callers wait
+_BACKGROUND_SUMS = 8  # in one pass of a question that may take long, on an engine that makes one at a time
 
 
 class Slots:
@@ -183,14 +184,8 @@ class QueryExecutor(StoredAnswers):
         )
         # Under another table the same key must give other noise: two answers would differ by exact counts.
         self._keyed = None if stream is None else stream.derive(f"rows {_rows_of(engine, stream)}")
-        # The work holds the engine and not this object, so that no reference cycle keeps either alive.
-        self._passes: BatchExecutor[BoundAggregate, list[int]] = BatchExecutor(
-            partial(_sum_batch, engine),
-            failure=lambda _: EngineFailed(),
-            group=lambda bound: type(bound.wanted) if bound.wanted.shares else None,
-            weight=lambda bound: bound.wanted.width,
-            limit=_MOST_SUMS,
-        )
+        self._passes = _passes_over(engine)
+        self._background_passes = _passes_over(engine) if engine.parallel else None
 
     @property
     def row_seconds(self) -> float:
@@ -350,13 +345,32 @@ class QueryExecutor(StoredAnswers):
         """Return the noisy integers of aggregates, computed within one slot; exact ones without a noise."""
         # The wait for the engine is inside, and the rest of a slot is slept through outside all locks.
         with self._slots.slot(*(kind for kind, _, _ in items)):
-            results = self._passes.submit([bound for _, bound, _ in items])
+            results = self._sum([bound for _, bound, _ in items])
             return [
                 exact
                 if noise is None or isinstance(exact, Exception)
                 else noise.add_noise(exact, self._noise_source(bound, noise))
                 for (_, bound, noise), exact in zip(items, results, strict=True)
             ]
+
+    def _sum(self, bounds: Sequence[BoundAggregate]) -> list[list[int] | Exception]:
+        """Return the exact integers of aggregates, or the failure of each."""
+        if not PACE.background:
+            return self._passes.submit(bounds)
+        if self._background_passes is not None:
+            return self._background_passes.submit(bounds)
+        # In short passes, between which those of other callers are made.
+        return [self._sum_in_parts(bound) for bound in bounds]
+
+    def _sum_in_parts(self, bound: BoundAggregate) -> list[int] | Exception:
+        """Return the exact integers of one aggregate from several passes, or the failure of one of them."""
+        integers: list[int] = []
+        for number, part in enumerate(bound.wanted.split(_BACKGROUND_SUMS)):
+            (found,) = self._passes.submit([bound.part(number, part)])
+            if isinstance(found, Exception):
+                return found
+            integers += found
+        return bound.finish(integers, self._engine.count())
 
     def _noise_source(self, bound: BoundAggregate, noise: QueryNoise) -> NoiseSource:
         """Return the source of the noise of one aggregate; under a kept key, a stream of its own."""
@@ -392,6 +406,18 @@ class QueryExecutor(StoredAnswers):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _passes_over(engine: Engine) -> BatchExecutor[BoundAggregate, list[int]]:
+    """Return the executor of passes over the table of an engine, of which one is made at a time."""
+    # The work holds the engine and not a database, so that no reference cycle keeps either alive.
+    return BatchExecutor(
+        partial(_sum_batch, engine),
+        failure=lambda _: EngineFailed(),
+        group=lambda bound: type(bound.wanted) if bound.wanted.shares else None,
+        weight=lambda bound: bound.wanted.width,
+        limit=_MOST_SUMS,
+    )
 
 
 def _rows_of(engine: Engine, stream: Stream) -> str:

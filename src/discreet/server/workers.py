@@ -281,6 +281,7 @@ class WorkerPool:
         """
         result: Any = None
         pacer = _Pacer(self._pause)
+        PACE.background = True
         try:
             while True:
                 with pacer:
@@ -294,6 +295,7 @@ class WorkerPool:
             value: T = end.value
             return value
         finally:
+            PACE.background = False
             del result  # an error's traceback holds this frame: leave no reference cycle
 
     def paced_runner(self) -> Callable[[QueryTask[T]], T]:

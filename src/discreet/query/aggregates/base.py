@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -107,6 +107,12 @@ class BoundAggregate:
         """Return the exact integers of the entries, computed by an engine. Private."""
         (integers,) = self.wanted.run_tasks(engine, [self.wanted])
         return self.finish(integers, engine.count())
+
+    def part(self, number: int, wanted: EngineTask) -> BoundAggregate:
+        """Return what an engine computes in one of several passes, with its integers as they come."""
+        return replace(
+            self, canonical={**self.canonical, "part": number}, wanted=wanted, finish=_keep_integers
+        )
 
     def arrange(self, entries: Floats, n_rows: float) -> Floats:
         """Return the answer as an array: entries, and the number of rows, at their places."""

@@ -12,6 +12,7 @@ import duckdb
 import numpy as np
 from sqlglot import exp
 
+from discreet.batching import PACE
 from discreet.errors import SourceError, TableChanged
 from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.engines._kept_copy import KeptCopy, KeptVersion
@@ -72,6 +73,7 @@ class DuckDBEngine(Engine):
     """
 
     sql: ClassVar[SqlText] = SqlText({}, exponents=True, clamps=True)
+    parallel: ClassVar[bool] = True
     _failures = (duckdb.Error, StreamBroken, MemoryError)
 
     def __init__(
@@ -85,8 +87,14 @@ class DuckDBEngine(Engine):
         super().__init__()
         self._keep, self._secret, self._kept_version = keep, secret, kept_version
         self._connection = connect()
-        # Opened now, because the progress bar cannot be put out once the configuration is locked.
-        self._reader = open_cursor(self._connection)
+        # Opened now, because the progress bar cannot be put out once the configuration is locked: one for
+        # passes that others wait for, and one for those of the background.
+        self._readers = open_cursor(self._connection), open_cursor(self._connection)
+
+    @property
+    def _reader(self) -> duckdb.DuckDBPyConnection:
+        """Connection for the passes of the present thread."""
+        return self._readers[PACE.background]
 
     def _build(self, source: Any, curation: Curation, salt: str) -> Version:
         """Fill the curated table, in memory or in a nameless file, or find it kept, and lock the connection.
@@ -208,7 +216,7 @@ class DuckDBEngine(Engine):
 
     def _attach(self, path: str, options: str) -> None:
         self._connection.execute(f"ATTACH {literal(path)} AS large ({options})")
-        for connection in (self._connection, self._reader):
+        for connection in (self._connection, *self._readers):
             connection.execute("USE large")
 
     def _fill(self, stream: ArrayStream, curation: Curation) -> None:
@@ -251,8 +259,8 @@ class DuckDBEngine(Engine):
 
     def close(self) -> None:
         """Forget the curated table."""
-        self._reader.close()
-        self._connection.close()
+        for connection in (*self._readers, self._connection):
+            connection.close()
 
 
 def _counted_condition(expression: Tree) -> Tree | None:

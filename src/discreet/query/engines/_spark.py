@@ -53,6 +53,7 @@ class SparkEngine(Engine):
     """
 
     distributed: ClassVar[bool] = True
+    parallel: ClassVar[bool] = True
     sql: ClassVar[SqlText] = SqlText({"TEXT": "STRING"})
 
     def __init__(self) -> None:

@@ -63,6 +63,8 @@ class Engine(ABC):
     """Seconds in which a processor adds one row to one sum: a public constant, to estimate work."""
     # Whether the rows are on the workers of a cluster, for tables that one machine does not hold.
     distributed: ClassVar[bool] = False
+    # Whether two threads may make a pass at the same time.
+    parallel: ClassVar[bool] = False
     # Whether the table can change under us, so that every pass must look at the hashes of its rows again.
     exposed: bool = False
     _failures: tuple[type[BaseException], ...] = ()

@@ -79,6 +79,10 @@ class EngineTask(ABC):
     def size(self) -> int:
         """Number of integers."""
 
+    def split(self, most: int) -> Sequence[EngineTask]:
+        """Return tasks of at most so many sums or tables, whose integers one after another are these."""
+        return [self]
+
     @classmethod
     @abstractmethod
     def run_tasks(cls, engine: Engine, tasks: Sequence[Any]) -> list[list[int]]:
@@ -101,6 +105,10 @@ class EngineTotals(EngineTask):
     def size(self) -> int:
         """Number of integers."""
         return len(self.trees)
+
+    def split(self, most: int) -> Sequence[EngineTotals]:
+        """Return tasks of at most so many sums."""
+        return [EngineTotals(self.trees[i : i + most]) for i in range(0, len(self.trees), most)]
 
     @classmethod
     def run_tasks(cls, engine: Engine, tasks: Sequence[EngineTotals]) -> list[list[int]]:
@@ -130,6 +138,10 @@ class Tables(EngineTask):
     def size(self) -> int:
         """Number of integers."""
         return sum(cells.size for cells, _ in self.tables)
+
+    def split(self, most: int) -> Sequence[Tables]:
+        """Return tasks of at most so many tables."""
+        return [Tables(self.tables[i : i + most]) for i in range(0, len(self.tables), most)]
 
     @classmethod
     def run_tasks(cls, engine: Engine, tasks: Sequence[Tables]) -> list[list[int]]:
