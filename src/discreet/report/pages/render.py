@@ -19,6 +19,7 @@ from discreet import formatting
 from discreet.arguments import checked_arguments
 from discreet.audit import Risk
 from discreet.report.pages import _attacks, _columns, _declared, _first_page, _learning, _model, _quality
+from discreet.report.pages._compiled_templates import CompiledTemplates
 from discreet.report.pages.tables import SHOWN, badge, name_markup, verdict_badge
 
 if TYPE_CHECKING:
@@ -231,8 +232,11 @@ def _text(name: str) -> str:
 @cache
 def _environment() -> jinja2.Environment:
     """Return the template environment: escaping, strict about undefined names and about None."""
+    # All options below, by which the code of a template is found again.
+    options = "escaped, strict, finalized, without the blanks around blocks"
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
+        bytecode_cache=CompiledTemplates(_TEMPLATES, options),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         finalize=_finalize,
