@@ -195,6 +195,17 @@ class _RowRisk:
         """Number of protected columns."""
         return len(self._draw(0)[0].by_information)
 
+    def is_above(self) -> bool:
+        """Return whether any attack is above its threshold, the likeliest to be so first."""
+        laws = range(len(self._game.laws))
+        everything = self.n_protected
+        # Whoever knows all columns links best, and mostly under any law.
+        if everything + len(self._draw(0)[0].always_known) and any(
+            self._link(place, everything).is_above for place in laws
+        ):
+            return True
+        return any(one.is_above for one in self.attacks(lambda share: None))
+
     def is_linked_by_last(self, columns: int) -> bool:
         """Return whether linkage by the columns that tell least, and the public ones, is above its limit."""
         drawn = (self._draw(place) for place in range(len(self._game.laws)))
@@ -400,8 +411,7 @@ def _advise(method: ReleaseMethod, plan: ReleasePlan, game: Game, risk: Risk) ->
             more = method.scaled_plan(game.schema, n_rows, factor)
         except DiscreetError:
             break
-        attacks = _RowRisk(more, game).attacks(lambda share: None)
-        if not any(one.is_above for one in attacks):
+        if not _RowRisk(more, game).is_above():
             advice.append(f"Ask for {factor:g} times the noise: every figure is then below its threshold.")
             break
     else:
