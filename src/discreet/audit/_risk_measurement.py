@@ -169,14 +169,10 @@ class _RowRisk:
 
     def attacks(self, progress: Callable[[float], None]) -> Iterator[AttackRisk]:
         """Yield the worst result of each attack over the laws of made-up people, the fastest first."""
-        first, _ = self._draw(0)
-        public, protected = len(first.always_known), len(first.by_information)
-        if not public + protected:
+        if not self._sizes:
             return
-        # Somebody who knows little, half, and everything.
-        sizes = sorted({min(FEW, protected), math.ceil(protected / 2), protected})
         laws = range(len(self._game.laws))
-        for k in sizes:
+        for k in self._sizes:
             yield self._worst(self._link(place, k) for place in laws)
         yield self._worst(self._recognize(place) for place in laws)
         progress(0.3)
@@ -196,15 +192,23 @@ class _RowRisk:
         return len(self._draw(0)[0].by_information)
 
     def is_above(self) -> bool:
-        """Return whether any attack is above its threshold, the likeliest to be so first."""
+        """Return whether any attack is above its threshold, those that mostly are first."""
         laws = range(len(self._game.laws))
-        everything = self.n_protected
-        # Whoever knows all columns links best, and mostly under any law.
-        if everything + len(self._draw(0)[0].always_known) and any(
-            self._link(place, everything).is_above for place in laws
-        ):
-            return True
-        return any(one.is_above for one in self.attacks(lambda share: None))
+        if not self._sizes:
+            return False
+        return (
+            any(self._link(place, k).is_above for k in reversed(self._sizes) for place in laws)
+            or any(self._recognize(place).is_above for place in laws)
+            or any(self._guess(place, j).is_above for place in laws for j in self._most_guessed(place))
+        )
+
+    @property
+    def _sizes(self) -> list[int]:
+        """Numbers of protected columns that attackers know: few, half and all; empty without any column."""
+        protected = self.n_protected
+        if not protected + len(self._draw(0)[0].always_known):
+            return []
+        return sorted({min(FEW, protected), math.ceil(protected / 2), protected})
 
     def is_linked_by_last(self, columns: int) -> bool:
         """Return whether linkage by the columns that tell least, and the public ones, is above its limit."""
