@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -75,6 +76,60 @@ def test_an_answered_connection_waits_from_then_on() -> None:
     limiter.reorder(first, last=True)  # type: ignore[arg-type]
     limiter.add(third, 0.0)  # type: ignore[arg-type]
     assert [one.closed for one in made] == [False, True, False]
+
+
+class Transport:
+    """Remembers what is done with it."""
+
+    def __init__(self) -> None:
+        self.done: list[bytes | str] = []
+
+    def write(self, data: bytes) -> None:
+        self.done.append(data)
+
+    def close(self) -> None:
+        self.done.append("close")
+
+    def abort(self) -> None:
+        self.done.append("abort")
+
+
+@pytest.mark.parametrize(
+    ("calls", "done"),
+    [
+        ([("write", b"head"), ("write", b""), ("write", b"body")], [b"headbody"]),
+        ([("write", b"")], []),
+        ([("write", b"bye"), ("close",)], [b"bye", "close"]),
+        ([("write", b"lost"), ("abort",)], ["abort", b"lost"]),
+    ],
+    ids=["one turn", "nothing", "close", "abort"],
+)
+def test_what_is_written_in_one_turn_is_sent_together(
+    calls: list[tuple[Any, ...]], done: list[bytes | str]
+) -> None:
+    transport = Transport()
+
+    async def write() -> None:
+        gathering = connections._GatheringTransport(transport, asyncio.get_running_loop())  # type: ignore[arg-type]
+        for name, *values in calls:
+            getattr(gathering, name)(*values)
+        await asyncio.sleep(0)
+
+    asyncio.run(write())
+    assert transport.done == done
+
+
+def test_what_is_written_in_two_turns_is_sent_in_order() -> None:
+    transport = Transport()
+
+    async def write() -> None:
+        gathering = connections._GatheringTransport(transport, asyncio.get_running_loop())  # type: ignore[arg-type]
+        for part in (b"1", b"2"):
+            gathering.write(part)
+            await asyncio.sleep(0)
+
+    asyncio.run(write())
+    assert transport.done == [b"1", b"2"]
 
 
 def _address(url: str) -> tuple[str, int]:

@@ -95,6 +95,44 @@ def _close_longest_waiting(connections: OrderedDict[ServiceProtocol, None], *, b
         longest.abort()
 
 
+class _GatheringTransport:
+    """A transport that sends all that is written in one turn of the event loop by one call of the system.
+
+    uvicorn writes the headers of a response and its body one after the other.
+
+    Parameters
+    ----------
+    transport : Transport
+        Transport of the connection, which does everything else.
+    loop : AbstractEventLoop
+        Event loop of the connection.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send some bytes at the end of this turn."""
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        """Send what was written, and close the connection."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        data = b"".join(self._parts)
+        self._parts.clear()
+        if data:
+            self._transport.write(data)
+
+
 class ServiceProtocol(H11Protocol):
     """A connection whose client must send a request within a time limit; see :class:`ConnectionLimiter`.
 
@@ -129,6 +167,7 @@ class ServiceProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Register the connection, and wait for the headers of its first request."""
         super().connection_made(transport)
+        self.transport = _GatheringTransport(transport, self.loop)  # type: ignore[assignment]
         self._limiter.add(self, self.loop.time())
         self._set_deadline(HEADER_SECONDS)
         self._begin_to_wait(_TURNS)
