@@ -43,7 +43,7 @@ QUESTIONS = {
     "count by grade, owner": "SELECT grade, owner, count(*) FROM {} GROUP BY grade, owner",
     "sum(score)": "SELECT sum(score) FROM {}",
     "sum(score) where age > 40": "SELECT sum(score) FROM {} WHERE age > 40",
-    "mean(score)": "SELECT avg(score) FROM {}",
+    "mean(age)": "SELECT avg(age) FROM {}",  # of another column than the sum, which it would use again
     "mean(score) by grade": "SELECT grade, avg(score) FROM {} GROUP BY grade",
     "sum(age) by owner": "SELECT owner, sum(age) FROM {} GROUP BY owner",
 }

@@ -49,7 +49,10 @@ def main() -> dict[str, Any]:
     """Measure, print and save."""
     generator = np.random.default_rng(1)  # noqa: TID251 - what we are compared with
     stream = Stream()
-    tasks: dict[str, Any] = {"numpy standard_normal": lambda: generator.standard_normal(DRAWS)}
+    tasks: dict[str, Any] = {
+        "numpy standard_normal": lambda: generator.standard_normal(DRAWS),
+        "numpy laplace": lambda: generator.laplace(size=DRAWS),
+    }
     scales = {"1": 1.0, "10": 10.0, "2^12": 2.0**12, "2^20": 2.0**20, "2^40": 2.0**40, "1.1e6": 1.1e6}
     for label, s in scales.items():
         for loops, compiled in (("numpy", False), ("numba", True)):
@@ -70,12 +73,13 @@ def main() -> dict[str, Any]:
     per_draw = {
         name: t / (OPENDP_DRAWS if name.startswith("opendp") else DRAWS) * 1e9 for name, t in seconds.items()
     }
-    base = per_draw["numpy standard_normal"]
+    base, base_laplace = per_draw["numpy standard_normal"], per_draw["numpy laplace"]
     peer = per_draw["opendp integer Gaussian s=2^20"]
     rows = {
         name: {
             "nanoseconds": round(ns, 2),
             "ratio_to_numpy_normal": round(ns / base, 3),
+            **({"ratio_to_numpy_laplace": round(ns / base_laplace, 3)} if "laplace" in name else {}),
             "times_faster_than_opendp": round(peer / ns, 1),
         }
         for name, ns in per_draw.items()
