@@ -30,7 +30,7 @@ _NODES = 16
 """Points of the quadrature over the place of a row among equal ones."""
 _AT_ONCE = 1 << 15
 """Number of chances of rows at points of the quadrature that are computed together."""
-_NEGLIGIBLE = -50.0
+_NEGLIGIBLE = -37.0
 """Log probability that no stranger scores more, below which a score is left out of a chance."""
 _THRESHOLDS = 32
 """Number of scores that are tried as thresholds for membership."""
