@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import builtins
+import datetime
 import itertools
 import subprocess
 import sys
@@ -147,6 +148,26 @@ def test_every_server_type_is_read(postgres_url: str) -> None:
     assert found[7] == 9.0
     assert all(np.isnan(found[i]) for i in (6, 8, 9))
     assert [levels[name].tolist() for name in "abcdef"] == [[0]] * 6
+
+
+def test_a_real_is_the_number_that_its_bits_are(postgres_url: str) -> None:
+    run(postgres_url, "CREATE TABLE t AS SELECT 0.1::float4 AS x")
+    with open_table(f"{postgres_url}?table=t") as table:
+        assert next(iter(table.batches(NUMBER)))["x"].tolist() == [float(np.float32(0.1))]
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz"])
+def test_moments_that_only_the_server_knows_go_to_the_bounds(postgres_url: str, kind: str) -> None:
+    last = {"date": "5874897-12-31"}.get(kind, "294276-12-31 23:59:59")
+    moments = ["0044-03-15 BC", "-infinity", None, "2001-06-01", last, "infinity"]
+    values = ", ".join("(NULL)" if moment is None else f"('{moment}')" for moment in moments)
+    run(postgres_url, f"CREATE TABLE t AS SELECT x::{kind} FROM (VALUES {values}) AS v(x)")
+    day = datetime.date if kind == "date" else datetime.datetime
+    column = Column("x", lower=day(2001, 1, 1), upper=day(2001, 12, 31), required=False)
+    with open_table(f"{postgres_url}?table=t") as table:
+        (batch,) = table.batches(Schema(columns=[column]))
+    top = column.width
+    np.testing.assert_array_equal(batch["x"], [0, 0, np.nan, top * 151 / 364, top, top])
 
 
 def test_a_bad_cell_is_named_by_its_row(postgres_url: str) -> None:

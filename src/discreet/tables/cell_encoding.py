@@ -74,6 +74,8 @@ _DECLARED: dict[Cells, str] = {
 }
 _SHORT_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 """Integers that all fit into 64 bits: a longer one could make a cast fail, which would tell about a row."""
+_WIDE_NUMBER = re.compile(r"DECIMAL\((19|[23]\d),.*|U?HUGEINT|BIGNUM")
+"""Numbers past 64 bits: a cast to DOUBLE rounds them twice, while one by way of their text rounds once."""
 _NAN = f"CAST({literal('nan')} AS DOUBLE)"
 
 
@@ -205,7 +207,7 @@ def projection(
         cells = cell_kind(sql_type)
         _check_fit(column, cells, sql_type)
         text = schema.text_format(column)
-        present.append(f"{_null_if_missing(f'c{place}', cells, column, schema)} AS r{i}")
+        present.append(f"{_null_if_missing(f'c{place}', sql_type, column, schema)} AS r{i}")
         parsed.append(f"r{i}, {_parse(column, f'r{i}', sql_type, text, id_salt)} AS p{i}")
         encoded.append(f"{_encode(column, f'r{i}', f'p{i}')} AS e{i}")
         if id_texts and column.type == "id":
@@ -240,8 +242,9 @@ def id_problem(name: str, found: str) -> str:
     )
 
 
-def _null_if_missing(cell: str, cells: Cells, column: Column, schema: Schema) -> str:
+def _null_if_missing(cell: str, sql_type: str, column: Column, schema: Schema) -> str:
     """Return the SQL for a cell that is NULL where it is missing; blanks around text are removed."""
+    cells = cell_kind(sql_type)
     missing_values = schema.missing_values_of(column)
     if cells == "text":
         text = f"CAST({cell} AS VARCHAR)"
@@ -257,9 +260,9 @@ def _null_if_missing(cell: str, cells: Cells, column: Column, schema: Schema) ->
         values = [value for value in map(_as_number, missing_values) if value is not None]
         numbers = [f"CAST({value!r} AS DOUBLE)" for value in values]
         if numbers:
-            conditions.append(_is_listed(f"CAST({cell} AS DOUBLE)", ", ".join(numbers)))
+            conditions.append(_is_listed(_number(cell, sql_type), ", ".join(numbers)))
     if cells == "float":
-        conditions.append(f"isnan(CAST({cell} AS DOUBLE))")
+        conditions.append(f"isnan({_number(cell, sql_type)})")
     return f"CASE WHEN NOT ({' OR '.join(conditions)}) THEN {cell} END" if conditions else cell
 
 
@@ -295,7 +298,7 @@ def _parse(column: Column, cell: str, sql_type: str, text: TextFormat, id_salt: 
     if column.type == "datetime":
         return _count_steps(_parse_moment(cell, cells, text, "TIMESTAMP"), column)
     if column.is_number:
-        number = parse_number(cell, text) if cells == "text" else _number(cell, cells)
+        number = parse_number(cell, text) if cells == "text" else _number(cell, sql_type)
         if column.type == "number" or cells == "integer":
             return number
         return f"CASE WHEN {number} = floor({number}) OR isnan({number}) THEN {number} END"
@@ -306,7 +309,7 @@ def _parse(column: Column, cell: str, sql_type: str, text: TextFormat, id_salt: 
         return f"MAP {{{codes}}}[CAST({cell} AS BIGINT)]"
     texts = [_canonical(value) for value in values]
     declared = cells == "text" and (text.true_values or text.false_values)
-    spelled = parse_boolean(cell, text) if declared else _spell(cell, cells, values[0])
+    spelled = parse_boolean(cell, text) if declared else _spell(cell, sql_type, values[0])
     if len(texts) > _LONGEST_MAP:
         return _hashed_position(spelled, texts)
     codes = ", ".join(f"{literal(text)}: {i}" for i, text in enumerate(texts))
@@ -350,9 +353,12 @@ def _hashed_position(cell: str, texts: Sequence[str]) -> str:
     return f"TRY_CAST(left(split_part({piece}, md5({cell}), 2), 9) AS INTEGER)"
 
 
-def _number(cell: str, cells: Cells) -> str:
-    if cells == "boolean":
+def _number(cell: str, sql_type: str) -> str:
+    """Return the SQL for a cell as the nearest double."""
+    if sql_type == "BOOLEAN":
         return f"CAST(CAST({cell} AS INTEGER) AS DOUBLE)"
+    if _WIDE_NUMBER.fullmatch(sql_type):
+        cell = f"CAST({cell} AS VARCHAR)"
     return f"TRY_CAST({cell} AS DOUBLE)"
 
 
@@ -365,9 +371,9 @@ def _canonical(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _spell(cell: str, cells: Cells, example: object) -> str:
+def _spell(cell: str, sql_type: str, example: object) -> str:
     """Return the SQL for a cell spelled like the level `example`: ``true``, ``7``, or unchanged."""
-    number = _number(cell, cells)
+    cells, number = cell_kind(sql_type), _number(cell, sql_type)
     # 7.0 is how a float column spells the level 7.
     whole = (
         f"CASE WHEN abs({number}) < 9007199254740992 AND {number} = floor({number}) "

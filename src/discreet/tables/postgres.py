@@ -29,9 +29,13 @@ _BUFFER = 2**22  # bytes of text that DuckDB gathers before it encodes
 # DuckDB type for the text of each server type; anything else stays text.
 _SQL_TYPES = {
     "bool": "BOOLEAN", "int2": "BIGINT", "int4": "BIGINT", "int8": "BIGINT", "oid": "BIGINT",
-    "float4": "DOUBLE", "float8": "DOUBLE", "numeric": "DOUBLE", "date": "DATE",
+    "float4": "FLOAT", "float8": "DOUBLE", "numeric": "DOUBLE", "date": "DATE",
     "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP WITH TIME ZONE",
 }  # fmt: skip
+# The server's calendar is longer than DuckDB's, and it writes years before the first in another way; no
+# declared bound is outside these.
+_FIRST_MOMENT, _LAST_MOMENT = "0001-01-01 00:00:00+00", "9999-12-31 23:59:59.999999+00"
+_CALENDAR = ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 
 
 class Address:
@@ -174,9 +178,7 @@ class PostgresSource:
         """Start a COPY; yield a connection and the FROM clause that reads the rows."""
         from psycopg import sql
 
-        texts = sql.SQL(", ").join(
-            sql.SQL("CAST({} AS text)").format(sql.Identifier(self.names[i])) for i in places
-        )
+        texts = sql.SQL(", ").join(map(self._text, places))
         query = sql.SQL("COPY ({}) TO STDOUT (FORMAT csv)").format(self._select_query(texts))
         command = query.as_bytes(self._server)
         columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in places)
@@ -193,6 +195,18 @@ class PostgresSource:
         ):
             text = f"read_csv('/dev/fd/{end}', {options})"
             yield cursor, f"(SELECT {typed} FROM {text})"  # noqa: S608 - ours
+
+    def _text(self, place: int) -> Any:
+        """Return the SQL for a column's cells as text that DuckDB reads whatever they are."""
+        from psycopg import sql
+
+        cell, kind = sql.Identifier(self.names[place]), self.sql_types[place]
+        if kind in _CALENDAR:
+            first, last = (sql.SQL(f"CAST('{moment}' AS {kind})") for moment in (_FIRST_MOMENT, _LAST_MOMENT))
+            # GREATEST and LEAST would turn NULL into an end.
+            inside = "CASE WHEN {0} < {1} THEN {1} WHEN {0} > {2} THEN {2} ELSE {0} END"
+            cell = sql.SQL(inside).format(cell, first, last)
+        return sql.SQL("CAST({} AS text)").format(cell)
 
     def _copy_out(self, command: bytes, end: int) -> None:
         """Send the rows of a COPY into a pipe."""
