@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -18,7 +19,15 @@ import numpy as np
 import pytest
 from sqlglot import exp
 
-from discreet.errors import EngineFailed, ExpressionRefused, SourceError, TableChanged
+from discreet.errors import (
+    DataError,
+    EngineFailed,
+    ExpressionRefused,
+    SchemaError,
+    SourceError,
+    TableChanged,
+    WorkersFailed,
+)
 from discreet.noise import Stream
 from discreet.query.aggregates import (
     Dependence,
@@ -45,6 +54,7 @@ from tests.marked import SCHEMA as SCHEMA_OF_MARKED
 from tests.marked import marked_people, write_people
 from tests.query.people import people, people_schema
 from tests.servers import cannot_start, no_spark
+from tests.tables.people import whole_chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -742,6 +752,77 @@ def test_spark_keeps_no_curated_row_of_a_closed_table(spark: Any) -> None:
     assert set(kept()) > before
     engine.close()
     assert set(kept()) == before
+
+
+MISFITS = Schema(
+    columns=[
+        Column("age", type="integer", lower=0, upper=120),
+        Column("ward", values=("a", "b"), closed=True),
+        Column("who", role="id"),
+    ],
+    id_column="who",
+    max_rows_per_unit=1,
+)
+
+
+def _misfits(n: int) -> Any:
+    """Rows of which every fifth has no age or none that is a number, and every third another ward."""
+    import pyarrow as pa
+
+    ages = ["SECRET" if i % 10 == 0 else None if i % 5 == 0 else str(i % 99) for i in range(n)]
+    wards = ["SECRET" if i % 3 == 0 else "b" for i in range(n)]
+    return pa.table({"age": ages, "ward": wards, "who": list(range(n))})
+
+
+COUNTED = (
+    "The Spark data frame is not as declared. Column 'age' must hold a whole number in every row, and does "
+    "not in 6 rows. Correct it, declare type: number, or list what stands for a missing cell. Column 'age' "
+    "must hold something in every row, and does not in 6 rows. Declare required: false to publish that a cell "
+    "is missing as one more value. Column 'ward' must hold one of the declared values in every row, and does "
+    "not in 20 rows. Complete the list, or declare closed: false to read the rest as 'other'."
+)
+
+
+@pytest.mark.parametrize("salt", [None, "5a" * 32])
+def test_workers_of_spark_count_the_cells_that_do_not_fit(salt: str | None) -> None:
+    from discreet.query.engines._spark import _curate, _problem
+
+    curate = _curate(Curation.from_schema(MISFITS), salt)
+    pieces = list(curate(iter(_misfits(60).to_batches(max_chunksize=20))))
+    found = [cell for piece in pieces for cell in piece["problem_"].to_pylist() if cell is not None]
+    problem = _problem(found)
+    assert isinstance(problem, DataError)
+    assert str(problem) == COUNTED
+    assert problem.column == "age"
+    assert {tuple(piece.schema.names) for piece in pieces} == {tuple(pieces[0].schema.names)}
+    # What is no matter of cells is returned as it was raised.
+    wrong = _misfits(60).set_column(0, "age", [[[1]] * 60])
+    (piece,) = curate(iter(wrong.to_batches()))
+    assert isinstance(_problem(piece["problem_"].to_pylist()), SchemaError)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limited", [False, True])
+def test_spark_names_columns_and_numbers_of_cells_that_do_not_fit(spark: Any, limited: bool) -> None:
+    from discreet.query.engines._spark import SparkEngine
+
+    schema = MISFITS if limited else Schema(columns=MISFITS.released)
+    frame = spark.createDataFrame(_misfits(60)).repartition(4)
+    with contextlib.closing(SparkEngine()) as engine, pytest.raises(DataError) as caught:
+        engine.register(frame, Curation.from_schema(schema), salt="5a" * 32)
+    assert str(caught.value) == COUNTED
+
+
+@pytest.mark.slow
+def test_spark_says_no_word_about_cells_where_workers_failed(spark: Any) -> None:
+    from discreet.query.engines._spark import SparkEngine
+
+    schema = Schema(columns=[Column("x", lower=0, upper=1)])
+    frame = spark.sql("SELECT if(id < 9, 0.5D, CAST(raise_error('SECRET') AS DOUBLE)) AS x FROM range(10)")
+    with contextlib.closing(SparkEngine()) as engine, pytest.raises(WorkersFailed) as caught:
+        engine.register(frame, Curation.from_schema(schema))
+    assert re.match(r"Spark ended with \w+ while workers were to build the curated table;", str(caught.value))
+    assert "SECRET" not in whole_chain(caught.value)
 
 
 SPARK = """

@@ -264,9 +264,18 @@ def test_a_bad_cell_is_named_by_its_row_in_the_whole_table_before_the_charge(
     ).write_parquet(str(tmp_path / "bad.parquet"))
     with _charged(tmp_path) as ledger:
         method = METHODS["gaussian"](schema=schema, ledger=ledger)
-        with pytest.raises(DataError, match=rf"column 'owner' must hold .* in row {N - 8} "):
+        with pytest.raises(DataError, match=rf"column 'owner' must hold .* in row {N - 8} ") as caught:
             method.publish_parts(opened(schema=schema, source=tmp_path / "bad.parquet"), tmp_path / "parts")
         assert not list(ledger.history())
+    assert (caught.value.column, caught.value.line) == ("owner", N - 8)
+
+
+def test_a_worker_of_another_version_is_no_error_of_the_rows(
+    opened: Callable[..., PartitionedTable], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("discreet.release.spark._job.installed_version", lambda: "0.0.1")
+    with pytest.raises(SourceError, match=r"worker of Spark runs discreet 0\.0\.1"):
+        opened().check()
 
 
 def test_files_that_differ_in_a_type_are_refused(

@@ -7,6 +7,7 @@ table, and part of no release.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -145,8 +146,47 @@ def check_lines(table: Table) -> list[Finding]:
     ]
 
 
+def count_misfits(table: Table, schema: Schema) -> Counter[tuple[str, str, str]]:
+    """Return how many cells a release or registration would refuse the table for, without any of the cells.
+
+    Parameters
+    ----------
+    table : Table
+        Table that was opened with this schema.
+    schema : Schema
+        Declaration of its columns, all of them in the table.
+
+    Returns
+    -------
+    Counter
+        Number of cells by the name of the column, what its cells must do, and the way out.
+    """
+    found = _count_broken(table.source, schema.released, schema)
+    problems = [(rule, count) for rule, count, _ in found if rule.level == "problem"]
+    return Counter({(rule.column, rule.text, rule.way_out): count for rule, count in problems})
+
+
 def _broken_rules(source: Source, columns: Sequence[Column], schema: Schema) -> list[Finding]:
     """Return the rules that cells do not keep, with where that happens first."""
+    found = _count_broken(source, columns, schema)
+    lines = _find_lines(source, {number for _, _, numbers in found for number in numbers})
+    return [
+        Finding(
+            rule.column,
+            rule.text,
+            rule.level,
+            _bucket(count),
+            tuple(lines[number] for number in numbers if number in lines),
+            rule.way_out,
+        )
+        for rule, count, numbers in found
+    ]
+
+
+def _count_broken(
+    source: Source, columns: Sequence[Column], schema: Schema
+) -> list[tuple[_Rule, int, list[int]]]:
+    """Return the rules that cells do not keep, each with the number of such cells and their first rows."""
     rules = [rule for i, column in enumerate(columns) for rule in _rules(column, f"e{i}", schema)]
     if not rules:
         return []
@@ -161,19 +201,7 @@ def _broken_rules(source: Source, columns: Sequence[Column], schema: Schema) -> 
             f"SELECT {counts} FROM (SELECT row_number() OVER () AS n, * FROM ({encoded}))"  # noqa: S608 - ours
         ).fetchone()
     assert row is not None
-    found = [(rule, row[2 * i], row[2 * i + 1]) for i, rule in enumerate(rules) if row[2 * i]]
-    lines = _find_lines(source, {number for _, _, numbers in found for number in numbers})
-    return [
-        Finding(
-            rule.column,
-            rule.text,
-            rule.level,
-            _bucket(count),
-            tuple(lines[number] for number in numbers if number in lines),
-            rule.way_out,
-        )
-        for rule, count, numbers in found
-    ]
+    return [(rule, row[2 * i], row[2 * i + 1]) for i, rule in enumerate(rules) if row[2 * i]]
 
 
 def _rules(column: Column, cell: str, schema: Schema) -> Iterator[_Rule]:

@@ -200,7 +200,8 @@ class PostgresSource:
         """Return the SQL for a column's cells as text that DuckDB reads whatever they are."""
         from psycopg import sql
 
-        cell, kind = sql.Identifier(self.names[place]), self.sql_types[place]
+        cell: sql.Composable = sql.Identifier(self.names[place])
+        kind = self.sql_types[place]
         if kind in _CALENDAR:
             first, last = (sql.SQL(f"CAST('{moment}' AS {kind})") for moment in (_FIRST_MOMENT, _LAST_MOMENT))
             # GREATEST and LEAST would turn NULL into an end.

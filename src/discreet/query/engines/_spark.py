@@ -6,28 +6,33 @@ import contextlib
 import itertools
 import json
 import operator
+import pickle
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sqlglot import exp
 
-from discreet.errors import SchemaError, SourceError
+from discreet.errors import DataError, DiscreetError, SchemaError, SourceError, WorkersFailed
+from discreet.formatting import count_noun
 from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.engines.base import ROWS, Engine, KernelSum, missing_ids, repeated_ids
 from discreet.query.language._sql import SqlText
 from discreet.query.unit_rows import row_digests
 from discreet.tables import open_table
 from discreet.tables.cell_encoding import id_problem
+from discreet.tables.check import count_misfits
 from discreet.tables.spark import check_installed, open_frame, probe_workers, quote_name, spark_failures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from sqlglot.expressions import Expr as Tree
 
     from discreet._types import AnyArray, Ints
     from discreet.query.engines.tasks import Kernel
+    from discreet.tables import Table
 
 _serial = itertools.count()
 _ID_TYPES = {"string", "varchar", "char", "byte", "short", "integer", "long"}
@@ -68,7 +73,9 @@ class SparkEngine(Engine):
 
         Raises
         ------
-        SourceError
+        DataError
+            Cells do not fit what was declared; it names columns and numbers of rows.
+        WorkersFailed
             Spark failed; its own message may quote rows, and is dropped.
         """
         # All columns are stored, since the version of the rows is summed over the curated table.
@@ -79,20 +86,25 @@ class SparkEngine(Engine):
         _check_id_type(frame, curation)
         try:
             self._frame = self._curate_frame(frame, curation, salt).localCheckpoint(eager=True)
-            self._frame.createOrReplaceTempView(self._name)
-            sums, n_rows = self._reduce_kernel(_ChecksumPass(curation))
-            repeated = curation.ids and self._repeats(curation.id_identifiers())
-            version = Version(n_rows, *(one % 2**64 for one in sums))
-        except self._failures:
-            pass
+            found = self._frame.filter("problem_ IS NOT NULL").select("problem_").collect()
+            if not found:
+                self._frame.createOrReplaceTempView(self._name)
+                sums, n_rows = self._reduce_kernel(_ChecksumPass(curation))
+                repeated = curation.ids and self._repeats(curation.id_identifiers())
+                version = Version(n_rows, *(one % 2**64 for one in sums))
+        except self._failures as problem:
+            # What Spark says may quote rows, and so may the Python worker in it.
+            failure = type(problem).__name__
         else:
+            if found:
+                raise _problem([row["problem_"] for row in found])
             if repeated:
                 raise repeated_ids("The Spark data frame", curation)
             return version
-        # What Spark says may quote rows, and so may the Python worker in it.
-        raise SourceError(
-            "The curated table cannot be built in Spark: a cell does not fit what was declared, or a "
-            "worker failed. Read a part of the table on one machine to see which cell."
+        raise WorkersFailed(
+            f"Spark ended with {failure} while workers were to build the curated table; its text is withheld "
+            "because it may quote rows, and the logs of the workers name the place. Look for full disks and "
+            "lost executors, and register the table again."
         )
 
     def _curate_frame(self, frame: Any, curation: Curation, salt: str) -> Any:
@@ -105,7 +117,7 @@ class SparkEngine(Engine):
             needed.append(schema.id_column)
         selected = frame.select(*(quote_name(name) for name in needed))
         kinds = {np.dtype(np.int32): "int", np.dtype(np.int64): "bigint", np.dtype(np.float64): "double"}
-        declared = ", ".join(f"{name} {kinds[curation.dtype(name)]}" for name in names)
+        declared = ", ".join(f"{name} {kinds[curation.dtype(name)]}" for name in names) + ", problem_ binary"
         if curation.ids:
             assert schema.id_column is not None
             if selected.filter(f"{quote_name(schema.id_column)} IS NULL").head(1):
@@ -118,7 +130,8 @@ class SparkEngine(Engine):
         marked = selected.mapInArrow(_curate(curation, salt), f"{declared}, digest_ string")
         order = Window.partitionBy(*curation.unit_identifiers()).orderBy("digest_", *names)
         ranked = marked.withColumn("rank_", f.row_number().over(order))
-        return ranked.filter(f.col("rank_") <= (schema.max_rows_per_unit or 1)).select(*names)
+        used = f"rank_ <= {schema.max_rows_per_unit} OR problem_ IS NOT NULL"
+        return ranked.filter(used).select(*names, "problem_")
 
     def _repeats(self, ids: Sequence[str]) -> bool:
         from pyspark.sql import functions as f
@@ -197,8 +210,11 @@ def _check_id_type(frame: Any, curation: Curation) -> None:
 
 
 def _curate(curation: Curation, salt: str | None = None) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return the function by which a worker curates its rows; with a salt, it hashes them too."""
-    limited = salt is not None
+    """Return the function by which a worker curates its rows; with a salt, it hashes them too.
+
+    Cells that do not fit are counted, and any other error of this package is returned, in a row of its own:
+    an exception would be tried again, and its text be in the logs of Spark.
+    """
 
     def curate(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -207,21 +223,56 @@ def _curate(curation: Curation, salt: str | None = None) -> Callable[[Iterator[A
             if not batch.num_rows:
                 continue
             with open_table(pa.Table.from_batches([batch])) as table:
-                for rows in table.batches(
-                    curation.schema,
-                    ids=curation.has_units,
-                    id_texts=limited,
-                    id_salt=curation.id_salt(salt or ""),
-                ):
-                    arrays = curation.encode(rows)
-                    if rows.ids is not None:
-                        arrays |= curation.encode_ids(rows.ids)
-                    columns = {name: pa.array(values) for name, values in arrays.items()}
+                try:
+                    yield from _curated_pieces(table, curation, salt)
+                except DiscreetError as problem:
+                    misfits = (
+                        count_misfits(table, curation.schema) if isinstance(problem, DataError) else None
+                    )
+                    columns = {name: np.zeros(1, curation.dtype(name)) for name in curation.identifiers()}
+                    columns["problem_"] = np.array([pickle.dumps(misfits or problem)], object)
                     if salt is not None:
-                        columns["digest_"] = pa.array([d.hex() for d in row_digests(curation, salt, rows)])
+                        columns["digest_"] = np.array([""], object)
                     yield pa.RecordBatch.from_pydict(columns)
 
     return curate
+
+
+def _curated_pieces(table: Table, curation: Curation, salt: str | None) -> Iterator[Any]:
+    """Yield the rows of a table as Arrow batches of the curated table."""
+    import pyarrow as pa
+
+    for rows in table.batches(
+        curation.schema,
+        ids=curation.has_units,
+        id_texts=salt is not None,
+        id_salt=curation.id_salt(salt or ""),
+    ):
+        arrays = curation.encode(rows)
+        if rows.ids is not None:
+            arrays |= curation.encode_ids(rows.ids)
+        columns = {name: pa.array(values) for name, values in arrays.items()}
+        columns["problem_"] = pa.nulls(rows.n_rows, pa.binary())
+        if salt is not None:
+            columns["digest_"] = pa.array([d.hex() for d in row_digests(curation, salt, rows)])
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+def _problem(cells: Iterable[bytes]) -> DiscreetError:
+    """Return the error of what workers found while they curated their rows."""
+    misfits: Counter[tuple[str, str, str]] = Counter()
+    for cell in cells:
+        found = pickle.loads(cell)  # noqa: S301 - what this package wrote on a worker
+        if isinstance(found, DiscreetError):
+            return found
+        misfits += found
+    sentences = [
+        f"Column {column!r} must {must} in every row, and does not in {count_noun(n, 'row')}. {way_out}"
+        for (column, must, way_out), n in sorted(misfits.items())
+    ]
+    return DataError(
+        " ".join(["The Spark data frame is not as declared.", *sentences]), column=min(misfits)[0]
+    )
 
 
 @dataclass(frozen=True, slots=True)

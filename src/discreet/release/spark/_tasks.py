@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,7 @@ def run_task(name: str, file: JobFile, number: int) -> str:
     try:
         return json.dumps(TASKS[name](file, number))
     except DiscreetError as problem:
-        return json.dumps({"error": str(problem)})
+        return json.dumps({"error": pickle.dumps(problem).hex()})
     except Exception as problem:
         last = traceback.extract_tb(problem.__traceback__)[-1]
         failure = f"{type(problem).__name__} in {Path(last.filename).name}, line {last.lineno}"

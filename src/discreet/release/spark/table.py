@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 import shutil
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.errors import DataError, ParameterError, SourceError
+from discreet.errors import DataError, DiscreetError, ParameterError, SourceError
 from discreet.query.unit_rows import kept_rows
 from discreet.release.base import ORDER
 from discreet.release.spark._job import DrawJob, JobFile, SourceJob, WriteJob, part_batches
@@ -272,7 +273,9 @@ class PartitionedTable:
             results = [json.loads(text) for text in texts]
             for result in results:
                 if "error" in result:
-                    raise (DataError if name == "check" else SourceError)(result["error"])
+                    # It is what this package wrote on a worker.
+                    found: DiscreetError = pickle.loads(bytes.fromhex(result["error"]))  # noqa: S301
+                    raise found
             results.sort(key=lambda result: int(result["part"]))
             if [result["part"] for result in results] != list(range(n_tasks)):
                 raise ParameterError(f"Spark returned other parts than the {n_tasks} that were asked for.")
