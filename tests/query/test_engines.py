@@ -777,9 +777,9 @@ def _misfits(n: int) -> Any:
 COUNTED = (
     "The Spark data frame is not as declared. Column 'age' must hold a whole number in every row, and does "
     "not in 6 rows. Correct it, declare type: number, or list what stands for a missing cell. Column 'age' "
-    "must hold something in every row, and does not in 6 rows. Declare required: false to publish that a cell "
-    "is missing as one more value. Column 'ward' must hold one of the declared values in every row, and does "
-    "not in 20 rows. Complete the list, or declare closed: false to read the rest as 'other'."
+    "must hold something in every row, and does not in 6 rows. Declare required: false to publish that a "
+    "cell is missing as one more value. Column 'ward' must hold one of the declared values in every row, and "
+    "does not in 20 rows. Complete the list, or declare closed: false to read the rest as 'other'."
 )
 
 

@@ -245,7 +245,7 @@ def test_spark_carries_neither_key_nor_plan_nor_rows(
     sent = [cloudpickle.dumps(task) for task in session.tasks]
     assert len(sent) == 4
     assert all(stream.derive_key("parts") not in task for task in sent)
-    assert all(len(task) < 4_000 and b"income" not in task for task in sent)
+    assert all(len(task) < 8_000 and b"income" not in task for task in sent)
     jobs = [path for path in (tmp_path / "work").iterdir() if path.suffix == ".job"]
     assert {path.name for path in jobs} == {"check.job", "draw.job", "write.job"}
     assert {path.stat().st_mode & 0o777 for path in jobs} == {0o600}
@@ -296,6 +296,20 @@ def test_workers_of_spark_give_the_rows_of_one_process(
     made.publish_parts(opened(spark), tmp_path / "parts")
     made.publish(files, tmp_path / "one.parquet")
     _assert_equal(tmp_path / "parts", tmp_path / "one.parquet")
+
+
+@pytest.mark.slow
+def test_rows_are_not_staged_where_workers_see_another_folder(
+    spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(table, "probe_workers", _refuse)
+    with pytest.raises(SourceError, match="refused"):
+        PartitionedTable(spark.range(3), SCHEMA, tmp_path / "work")
+    assert not list((tmp_path / "work").iterdir())
+
+
+def _refuse(*_: Any, **__: Any) -> None:
+    raise SourceError("refused")
 
 
 @pytest.mark.slow

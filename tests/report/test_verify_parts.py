@@ -238,12 +238,21 @@ def test_a_failure_of_spark_is_no_verdict(gaussian: Path) -> None:
     assert "a row" not in str(caught.value)
 
 
-def test_workers_that_cannot_read_the_folder_are_named_before_a_check(
-    gaussian: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.access", lambda *_: False)
+class _Blind(InProcessSession):
+    """Session whose worker can open no file."""
+
+    def collect(self) -> list[dict[str, Any]]:
+        def refuse(*_: Any) -> None:
+            raise PermissionError
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("builtins.open", refuse)
+            return super().collect()
+
+
+def test_workers_that_cannot_read_the_folder_are_named_before_a_check(gaussian: Path) -> None:
     with pytest.raises(SourceError, match="workers cannot read"):
-        verify(gaussian, spark=InProcessSession())
+        verify(gaussian, spark=_Blind())
 
 
 def test_spark_is_refused_for_a_model(tmp_path: Path) -> None:

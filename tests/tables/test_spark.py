@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -44,31 +44,79 @@ class _Session:
 
 
 def test_a_worker_with_package_and_paths_passes(tmp_path: Path) -> None:
-    spark.probe_workers(_Session(), readable=[tmp_path], writable=[tmp_path])
+    (tmp_path / "file").write_bytes(b"rows")
+    spark.probe_workers(_Session(), readable=[tmp_path / "file"], writable=[tmp_path])
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_worker_without_the_package_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "discreet" else found(name))
-    with pytest.raises(SourceError, match=r"workers have no discreet.*Install discreet\[spark\]"):
+@pytest.mark.parametrize(
+    ("module", "package"), [("discreet.noise", "discreet"), ("scipy.special", "scipy"), ("duckdb", "duckdb")]
+)
+def test_a_worker_that_cannot_import_a_package_is_told_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, module: str, package: str
+) -> None:
+    imported = importlib.import_module
+
+    def broken(name: str) -> Any:
+        if name == module:
+            raise OSError("libgfortran.so: cannot open shared object file")
+        return imported(name)
+
+    monkeypatch.setattr(importlib, "import_module", broken)
+    problem = rf"workers cannot import {package} \(OSError\).*Install discreet\[spark\]"
+    with pytest.raises(SourceError, match=problem):
         spark.probe_workers(_Session())
 
 
-def test_a_worker_with_another_version_is_refused() -> None:
-    with pytest.raises(SourceError, match=r"workers run discreet 0\.0\.1, this process .* must be equal"):
-        spark.probe_workers(_Session(discreet="0.0.1"))
-    with pytest.raises(SourceError, match=r"workers run DuckDB 0\.0\.1, this process .* must be equal"):
-        spark.probe_workers(_Session(duckdb="0.0.1"))
+@pytest.mark.parametrize("name", ["discreet", "numpy", "scipy", "DuckDB"])
+def test_a_worker_with_another_version_is_refused(name: str) -> None:
+    with pytest.raises(SourceError, match=rf"workers run {name} 0\.0\.1, this process .* must be equal"):
+        spark.probe_workers(_Session(**{name.lower(): "0.0.1"}))
 
 
-def test_a_worker_that_does_not_see_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"workers cannot read .*absent.*shared file system"):
-        spark.probe_workers(_Session(), readable=[tmp_path / "absent"])
-    with pytest.raises(SourceError, match=r"workers cannot write to .*absent"):
-        spark.probe_workers(_Session(), writable=[tmp_path / "absent"])
+def test_two_source_trees_are_two_versions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    versions = set()
+    for i, line in enumerate(("x = 1", "x = 1", "x = 2")):
+        module = tmp_path / str(i) / "discreet" / "tables" / "spark.py"
+        module.parent.mkdir(parents=True)
+        module.write_text(line, encoding="utf-8")
+        monkeypatch.setattr(spark, "__file__", str(module))
+        versions.add(spark.installed_version.__wrapped__())
+    assert len(versions) == 2
+
+
+class _Elsewhere(_Session):
+    """Session whose worker has files and folders of its own under the names of the driver's."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def mapInArrow(self, task: Any, shape: str) -> _Session:  # noqa: N802 - as above
+        own = {path: path.rename(path.with_name(f"away{i}")) for i, path in enumerate(self._folder.iterdir())}
+        (self._folder / "file").write_bytes(b"others")
+        super().mapInArrow(task, shape)
+        for path, away in own.items():
+            away.rename(path)
+        return self
+
+
+def test_a_worker_that_does_not_see_a_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"rows")
+    with pytest.raises(
+        SourceError, match=r"workers cannot read .*file.* or have another.*shared file system"
+    ):
+        spark.probe_workers(_Elsewhere(tmp_path), readable=[file])
+
+
+def test_a_worker_with_a_folder_of_its_own_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=rf"workers cannot write to '{tmp_path}', or have another"):
+        spark.probe_workers(_Elsewhere(tmp_path), writable=[tmp_path])
 
 
 def test_only_a_probe_without_paths_is_asked_once_for_a_session(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"rows")
     session = _Session()
     session.sparkContext.applicationId = f"app-{tmp_path}"
     spark.probe_workers(session)
@@ -76,4 +124,4 @@ def test_only_a_probe_without_paths_is_asked_once_for_a_session(tmp_path: Path) 
     broken.sparkContext.applicationId = f"app-{tmp_path}"
     spark.probe_workers(broken)
     with pytest.raises(SourceError, match="must be equal"):
-        spark.probe_workers(broken, readable=[tmp_path])
+        spark.probe_workers(broken, readable=[tmp_path / "file"])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import tempfile
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +33,8 @@ SETTINGS: dict[str, bool | float | int | str | None] = {
 }
 SCHEME = "spark://"
 _probed: set[str] = set()  # sessions whose workers have this version
+_EQUAL = {"numpy": "numpy", "scipy": "scipy", "duckdb": "DuckDB"}
+"""Packages on whose version the drawn noise or the bytes of files depend, as they are called."""
 _SLOTS = 8  # probes where the session does not say how many tasks it runs at once
 
 
@@ -143,46 +148,56 @@ def probe_workers(session: Any, *, readable: Sequence[Path] = (), writable: Sequ
     session : SparkSession
         Session whose workers are asked, one small task for each slot.
     readable, writable : sequence of Path
-        Files that every worker must be able to read, and folders that it must be able to write to.
+        Files that every worker must be able to read, and folders that it must be able to write to. A worker
+        with a file or folder of its own under such a name is refused.
     """
-    own, name, slots = installed_version(), "", _SLOTS
+    name, slots = "", _SLOTS
     with contextlib.suppress(Exception):  # a session of Spark Connect has no context
         name, slots = session.sparkContext.applicationId, max(1, session.sparkContext.defaultParallelism)
     if name in _probed and not readable and not writable:
         return
-    task = _make_probe([str(path) for path in readable], [str(path) for path in writable])
-    try:
-        answers = session.range(0, slots, 1, slots).mapInArrow(task, "found string").collect()
-    except spark_failures() as problem:
-        raise SourceError(
-            f"Spark's workers cannot run a Python task ({type(problem).__name__}). They need the Python "
-            "version of this process, and pyarrow: see docs/howto/other-engines.md."
-        ) from None
-    for found in (json.loads(row["found"]) for row in answers):
-        if found["missing"] is not None:
+    with contextlib.ExitStack() as stack:
+        marks = [
+            stack.enter_context(tempfile.NamedTemporaryFile(prefix=".probe-", dir=path)).name
+            for path in writable
+        ]
+        task = _make_probe([str(path) for path in readable], marks)
+        try:
+            answers = session.range(0, slots, 1, slots).mapInArrow(task, "found string").collect()
+        except spark_failures() as problem:
             raise SourceError(
-                f"Spark's workers have no {found['missing']} (ModuleNotFoundError). Install discreet[spark] "
-                f"{own} on them, or ship an environment with spark.archives: "
-                "docs/howto/other-engines.md."
-            )
-        if found["discreet"] != own:
-            raise SourceError(
-                f"Spark's workers run discreet {found['discreet']}, this process {own}. They must be equal: "
-                "noise would be drawn otherwise. Install the same version on both."
-            )
-        if found["duckdb"] != metadata.version("duckdb"):
-            raise SourceError(
-                f"Spark's workers run DuckDB {found['duckdb']}, this process {metadata.version('duckdb')}. "
-                "They must be equal: files would have other bytes. Install the same version on both."
-            )
-        for action, path in found["refused"]:
-            raise SourceError(
-                f"Spark's workers cannot {action} {path!r}. All workers must see the folders of the table "
-                "and of the release under the same paths, as the user who runs this command: put both on a "
-                "shared file system."
-            )
+                f"Spark's workers cannot run a Python task ({type(problem).__name__}). They need the Python "
+                "version of this process, and pyarrow: see docs/howto/other-engines.md."
+            ) from None
+    for row in answers:
+        _check_answer(json.loads(row["found"]))
     if name:
         _probed.add(name)
+
+
+def _check_answer(found: dict[str, Any]) -> None:
+    """Raise SourceError unless a worker has what it needs, in the versions of this process."""
+    if found["missing"] is not None:
+        package, kind = found["missing"]
+        raise SourceError(
+            f"Spark's workers cannot import {package} ({kind}). Install discreet[spark] "
+            f"{installed_version().split()[0]} on them, or ship an environment with spark.archives: "
+            "docs/howto/other-engines.md."
+        )
+    own = {name: metadata.version(name) for name in _EQUAL} | {"discreet": installed_version()}
+    for name, version in own.items():
+        if found[name] != version:
+            why = "files would have other bytes" if name == "duckdb" else "noise would be drawn otherwise"
+            raise SourceError(
+                f"Spark's workers run {_EQUAL.get(name, name)} {found[name]}, this process {version}. They "
+                f"must be equal: {why}. Install the same version on both."
+            )
+    for action, path in found["refused"]:
+        raise SourceError(
+            f"Spark's workers cannot {action} {path!r}, or have another there. All workers must see the "
+            "folders of the table and of the release under the same paths, as the user who runs this "
+            "command: put both on a shared file system."
+        )
 
 
 def run_on_workers(session: Any, task: Callable[[int], str | bytes], n_tasks: int, kind: str) -> list[Any]:
@@ -216,41 +231,85 @@ def run_on_workers(session: Any, task: Callable[[int], str | bytes], n_tasks: in
     return [row["result"] for row in rows]
 
 
+@cache
 def installed_version() -> str:
-    """Return the installed version of this package, "unknown" when it runs from a source tree."""
+    """Return the version of this package and a digest of its source, since two trees may have one version."""
     try:
-        return metadata.version("discreet")
+        version = metadata.version("discreet")
     except metadata.PackageNotFoundError:
-        return "unknown"
+        version = "unknown"
+    root, digest = Path(__file__).parents[1], hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(f"{path.relative_to(root).as_posix()}\n".encode() + path.read_bytes())
+    return f"{version} ({digest.hexdigest()[:12]})"
 
 
-def _make_probe(readable: Sequence[str], writable: Sequence[str]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _make_probe(readable: Sequence[str], marks: Sequence[str]) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Return the task by which a worker says what it has.
 
     Everything in it is local, so that Spark sends its code and not its name: a worker without this package
     must be able to answer.
+
+    Parameters
+    ----------
+    readable : sequence of str
+        Paths of files, whose ends are compared with those that this process sees.
+    marks : sequence of str
+        Paths of files that this process has just made, each in a folder that must be writable.
     """
 
+    def hash_end(path: str) -> str:
+        import hashlib
+
+        with open(path, "rb") as file:  # noqa: PTH123 - a worker runs no more than it must
+            file.seek(-min(4096, file.seek(0, 2)), 2)
+            return hashlib.sha256(file.read()).hexdigest()
+
+    ends = {path: hash_end(path) for path in readable}
+
     def probe(batches: Iterator[Any]) -> Iterator[Any]:
+        import importlib
         import importlib.metadata
-        import importlib.util
         import json
         import os
+        import tempfile
 
         import pyarrow as pa
 
         for _ in batches:
             pass
-        needed = ("discreet", "numpy", "duckdb", "cryptography")
-        missing = next((name for name in needed if importlib.util.find_spec(name) is None), None)
-        versions = {}
-        for name in ("discreet", "duckdb"):
+        missing, refused, versions = None, [], {}
+        needed = (
+            "numpy",
+            "scipy.special",
+            "duckdb",
+            "cryptography.hazmat.primitives.ciphers",
+            "discreet.noise",
+        )
+        for name in needed:
+            package = name.split(".")[0]
             try:
-                versions[name] = importlib.metadata.version(name)
-            except importlib.metadata.PackageNotFoundError:
-                versions[name] = "unknown"
-        refused = [("read", path) for path in readable if not os.access(path, os.R_OK)]
-        refused += [("write to", path) for path in writable if not os.access(path, os.W_OK | os.X_OK)]
+                importlib.import_module(name)
+                if package == "discreet":
+                    own = importlib.import_module("discreet.tables.spark")
+                    versions[package] = own.installed_version()
+                else:
+                    versions[package] = importlib.metadata.version(package)
+            except Exception as problem:  # whatever a broken installation raises
+                missing = missing or (package, type(problem).__name__)
+        for path, end in ends.items():
+            try:
+                if hash_end(path) != end:
+                    refused.append(("read", path))
+            except OSError:
+                refused.append(("read", path))
+        for mark in marks:
+            folder = os.path.dirname(mark)  # noqa: PTH120 - as above
+            try:
+                hash_end(mark)
+                tempfile.TemporaryFile(dir=folder).close()
+            except OSError:
+                refused.append(("write to", folder))
         found = {"missing": missing, "refused": refused, **versions}
         yield pa.RecordBatch.from_pydict({"found": [json.dumps(found)]})
 

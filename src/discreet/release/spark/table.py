@@ -114,6 +114,8 @@ class PartitionedTable:
         if is_spark_source(source):
             frame = open_frame(source)
             self.session = frame.sparkSession
+            # Before rows are written: to a worker's own disk they would be lost.
+            probe_workers(self.session, writable=[self.folder])
             source = self._stage(frame)
         else:
             self.session = open_session(master) if session is None else session
