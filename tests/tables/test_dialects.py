@@ -396,6 +396,40 @@ def test_parquet_files_of_a_folder_must_agree_and_folders_may_name_a_column(tmp_
         read(f"{tmp_path}/no*.parquet", schema)
 
 
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [
+        ("b.csv", r"Several text files.*COPY \(FROM read_csv.*join them into one"),
+        ("b.TXT.gz", "Several text files"),
+        ("b.parquet.gz", "Write it as Parquet, move it elsewhere, or give a pattern"),
+        ("b.orc", "Write it as Parquet"),
+        ("year=2025/b", "Write it as Parquet"),
+    ],
+)
+def test_a_folder_with_rows_in_other_files_is_refused(tmp_path: Path, name: str, way_out: str) -> None:
+    folder = tmp_path / "t"
+    schema = Schema(columns=[Column("x", lower=0, upper=9)])
+    for i, known in enumerate(
+        ("a.parquet", "B.PARQUET", "c.pq", "_temporary/0/d.csv", ".e.csv", "a.parquet.md5")
+    ):
+        path = folder / known
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pl.DataFrame({"x": [float(i)]}).write_parquet(path)
+    assert sorted(read(folder, schema)["x"].tolist()) == [0.0, 1.0, 2.0]
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_bytes(b"x\n5\n")
+    with pytest.raises(SourceError, match=rf"Parquet files alone, and '.*{name}' is none\. {way_out}"):
+        read(folder, schema)
+    assert read(f"{folder}/*.parquet", schema)["x"].tolist() == [0.0]
+
+
+def test_a_pattern_of_text_files_says_how_to_make_one_of_them(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("x\n5\n")
+    with pytest.raises(SourceError, match=r"'.*a\.csv' is none\. Several text files are no table here"):
+        open_table(f"{tmp_path}/*.csv")
+
+
 def test_a_list_may_have_values_with_blanks_around_them() -> None:
     schema = Schema(columns=[Column("x", values=(" a", "b"), closed=True)])
     assert read({"x": [" a", "b"]}, schema)["x"].tolist() == [0, 1]

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
     from discreet.schema import Schema
 
+_PARQUET = (".parquet", ".pq")
+_TEXT = (".csv", ".tsv", ".tab", ".txt")
+# What lies beside the files of a table and holds none of its rows.
+_CHECKSUMS = (".crc", ".md5", ".sha1", ".sha256", ".sha512")
 _SMALLEST_PARQUET = 12  # two marks and the length of a footer
 # Logs in the folder of a table that decide which of its Parquet files, and which of their rows, are current.
 _TABLE_LOGS = {
@@ -99,22 +103,42 @@ class ParquetSource(DuckSource):
 
 
 def list_parquet(path: Path, label: str) -> list[Path]:
-    """Return the Parquet files that a path names, in the order of their names."""
+    """Return the Parquet files that a path names, in the order of their names; refuse rows in other files."""
     if path.is_dir():
-        files = sorted(
+        found = sorted(
             file
             for file in path.rglob("*")
-            if file.suffix in (".parquet", ".pq")
+            if file.is_file()
             and not any(part.startswith(("_", ".")) for part in file.relative_to(path).parts)
         )
+        files = [file for file in found if file.suffix.lower() in _PARQUET]
+        others = [file for file in found if file.suffix.lower() not in (*_PARQUET, *_CHECKSUMS)]
     elif path.exists() or not glob.has_magic(str(path)):
         return [path]
     else:
         root = Path(path.anchor)
         files = sorted(root.glob(str(path.relative_to(root)) if path.anchor else str(path)))
+        others = [file for file in files if _is_text(file)]
+    if others:
+        check_no_log(files, label)
+        # Its rows would be left out without a word.
+        raise SourceError(
+            f"{label} must hold Parquet files alone, and {str(others[0])!r} is none. "
+            + (
+                "Several text files are no table here: write them into one Parquet file, as with DuckDB's "
+                "COPY (FROM read_csv('FOLDER/*.csv')) TO 'table.parquet', or join them into one text file."
+                if _is_text(others[0])
+                else "Write it as Parquet, move it elsewhere, or give a pattern that leaves it out, such as "
+                "'FOLDER/*.parquet'."
+            )
+        )
     if not files:
         raise SourceError(f"{label} must hold Parquet files, and there is none. Check the path.")
     return files
+
+
+def _is_text(path: Path) -> bool:
+    return path.name.lower().removesuffix(".gz").endswith(_TEXT)
 
 
 def check_no_log(files: list[Path], label: str) -> None:
@@ -212,9 +236,9 @@ def open_file(path: Path, *, table: str | None, schema: Schema | None, header: b
     kind = "".join(path.suffixes[-2:]).lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
     if path.is_dir() or (glob.has_magic(path.name) and not path.exists()):
         return ParquetSource(path)
-    if kind.removesuffix(".gz") in (".csv", ".tsv", ".tab", ".txt"):
+    if _is_text(path):
         return CsvSource(path, schema, header)
-    if kind in (".parquet", ".pq"):
+    if kind in _PARQUET:
         return ParquetSource(path)
     if kind in (".duckdb", ".db"):
         return DuckDBSource(path, table)
