@@ -6,6 +6,7 @@ Run ``python docs/generate_reference.py`` after a change; tests compare the page
 from __future__ import annotations
 
 import inspect
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,6 +118,13 @@ def cli_page() -> str:
 
 
 def _http_lines(document: dict[str, Any]) -> Iterator[str]:
+    schemas = document["components"]["schemas"]
+    component = re.compile(rf"\b({'|'.join(schemas)})\b")
+
+    def coded(text: str) -> str:
+        """Return a text with the names of components as code."""
+        return component.sub(r"`\1`", text)
+
     yield _HTTP_HEAD
     yield "## Addresses\n\n| address | for | what | takes | gives |\n|---|---|---|---|---|"
     for path, methods in document["paths"].items():
@@ -129,26 +137,27 @@ def _http_lines(document: dict[str, Any]) -> Iterator[str]:
                 f"`{method.upper()} {path}`",
                 operation["tags"][0],
                 words,
-                types["takes"] or "",
-                types["gives"],
+                coded(types["takes"] or ""),
+                coded(types["gives"]),
             )
             yield f"| {' | '.join(map(_escaped, cells))} |"
     yield "\n## Parameters of addresses\n\n| address | parameter | |\n|---|---|---|"
     for path, methods in document["paths"].items():
-        for operation in methods.values():
+        for method, operation in methods.items():
             for parameter in operation["parameters"]:
-                yield f"| `{path}` | `{parameter['name']}` | {_escaped(parameter['description'])} |"
+                cells = (f"`{method.upper()} {path}`", f"`{parameter['name']}`", parameter["description"])
+                yield f"| {' | '.join(map(_escaped, cells))} |"
     yield "\n## Refusals and failures\n\n| code | status |\n|---|---|"
     for code, status in sorted(STATUS.items(), key=lambda pair: (pair[1], pair[0])):
         yield f"| `{code}` | {status} |"
     yield "\n## Values"
-    for name, schema in sorted(document["components"]["schemas"].items()):
-        yield f"\n### {name}\n\n{describe_schema(schema)}".rstrip()
+    for name, schema in sorted(schemas.items()):
+        yield f"\n### {coded(name)}\n\n{coded(describe_schema(schema))}".rstrip()
         if fields := schema_fields(schema):
             yield "\n| field | type | required |\n|---|---|---|"
         for field in fields:
             required = "yes" if field["required"] else ""
-            yield f"| `{field['name']}` | {_escaped(field['type'])} | {required} |"
+            yield f"| `{field['name']}` | {_escaped(coded(field['type']))} | {required} |"
 
 
 def _cli_lines() -> Iterator[str]:

@@ -44,7 +44,7 @@ def test_every_kind_of_question_is_answered_with_interval_cost_and_what_is_left(
     assert response.status_code == 200, response.text
     told = response.json()
     document = shared_service.client().get("/openapi.json").json()
-    schema = {"$ref": "#/components/schemas/Answer", "components": document["components"]}
+    schema = {"$ref": "#/components/schemas/QueryResponse", "components": document["components"]}
     jsonschema.validate(told, schema)
     assert words is None or told["question"] == words
     for cell in told["cells"]:

@@ -42,8 +42,8 @@ def test_a_client_generated_from_the_document_asks_and_reads(
         (entry,) = load(f"{analysts}.get_v1_datasets").sync(client=client).datasets
         assert (entry.dataset, entry.role) == ("town", "analyst")
         ask = load(f"{analysts}.post_v1_datasets_query").sync
-        privacy = models.ConcentratedWire.from_dict({"kind": "zcdp", "rho": 0.1})
-        question = models.Said(kind="sentence", text="count by sex", privacy=privacy)
+        privacy = models.ZCDPRequest.from_dict({"kind": "zcdp", "rho": 0.1})
+        question = models.TextQueryRequest(kind="sentence", text="count by sex", privacy=privacy)
         answers = [ask("town", client=client, body=question, idempotency_key="k") for _ in "ab"]
         assert [len(answer.cells) for answer in answers] == [3, 3]
         assert answers[0].receipts == answers[1].receipts
@@ -52,6 +52,8 @@ def test_a_client_generated_from_the_document_asks_and_reads(
         (charge,) = load(f"{analysts}.get_v1_datasets_history").sync("town", client=client).entries
         assert [charge.receipt] == answers[0].receipts
         refused = ask(
-            "town", client=client, body=models.Said(kind="sentence", text="count where x", privacy=privacy)
+            "town",
+            client=client,
+            body=models.TextQueryRequest(kind="sentence", text="count where x", privacy=privacy),
         )
         assert refused.error.code.value == "refused"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from discreet.server.api.openapi import openapi_document
 from tests.server.conftest import running
 
 if TYPE_CHECKING:
@@ -32,6 +33,12 @@ def requests_made_up(service: RunningService, who: str, folder: Path, examples: 
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:]
     return int(re.findall(r"(\d+) generated", done.stdout)[0])
+
+
+def test_components_have_the_names_of_their_models_in_every_generated_client() -> None:
+    schemas = openapi_document()["components"]["schemas"]
+    assert {"TextQueryRequest", "PureDPRequest", "PosteriorOddsRequest", "NumericGroup"} <= schemas.keys()
+    assert {name for name, schema in schemas.items() if schema.get("title", name) != name} == set()
 
 
 @pytest.mark.slow

@@ -145,44 +145,45 @@ def curator_routes() -> list[APIRoute]:
     """Return the routes of this module, in the order of the document."""
     return [
         documented_route(
-            f"{DATASET}/curator/overview", _read_only(DatasetService.overview), "How it stands",
+            f"{DATASET}/curator/overview", _read_only(DatasetService.overview), "Overview of the data set",
             role="curator", codes=READ_CODES, model=responses.OverviewResponse,
         ),
         documented_route(
             f"{DATASET}/curator/spending", _read_only(DatasetService.spending_history),
-            "Spent over time",
+            "Spending over time",
             role="curator", codes=READ_CODES, model=responses.SpendingResponse,
         ),
         documented_route(
             f"{DATASET}/curator/refusals",
-            _read_only(lambda target: {"refusals": target.refusals()}), "Last refusals",
+            _read_only(lambda target: {"refusals": target.refusals()}), "Latest refused requests",
             role="curator", model=responses.RefusalsResponse,
         ),
         documented_route(
             f"{DATASET}/curator/check", _read_only(DatasetService.check),
-            "Verify ledger and trail",
+            "Check the ledger and the audit log",
             role="curator", codes=READ_CODES, model=responses.CheckResponse,
         ),
         documented_route(
             f"{DATASET}/curator/attack", _read_only(_attack, long=True),
-            "What could be rebuilt from all answers so far",
-            description="Compares with rows: for the curator's eyes.",
+            "Run the reconstruction attack",
+            description="Reconstructs cells from all answers so far and compares them with the true rows: "
+            "its result is for curators only.",
             role="curator", codes=READ_CODES, model=responses.AttackResponse,
         ),
         documented_route(
             f"{DATASET}/curator/tokens", _read_only(lambda target: {"tokens": target.tokens()}),
-            "All tokens", role="curator", model=responses.TokensResponse,
+            "All tokens of the data set", role="curator", model=responses.TokensResponse,
         ),
         documented_route(
             f"{DATASET}/curator/tokens", change_token, "Create, rotate or revoke a token",
-            description="Or give a name a role on the data set, or withdraw it.",
-            method="POST", role="curator", body="TokenOrder", codes=READ_CODES,
+            description="Also grants a role on the data set to a name, or withdraws it.",
+            method="POST", role="curator", body="TokenRequest", codes=READ_CODES,
             model=responses.TokenResponse,
         ),
         documented_route(
             f"{DATASET}/curator/tokens/many", create_tokens, "Create tokens for several names",
-            description="All or none; each is valid at this data set alone.",
-            method="POST", role="curator", body="TokensOrder", codes=READ_CODES,
+            description="All of them or none are created; each is valid at this data set alone.",
+            method="POST", role="curator", body="TokensRequest", codes=READ_CODES,
             model=responses.TokenListResponse,
         ),
         documented_route(
@@ -194,17 +195,17 @@ def curator_routes() -> list[APIRoute]:
             f"{DATASET}/curator/allocations", change_allocation, "Change a limit or a group",
             description="A limit of an analyst or group is an allocation inside that of the data set, which "
             "stays as it is. It counts from the next charge on, for what was spent before too.",
-            method="POST", role="curator", body="AllocationOrder", codes=READ_CODES,
+            method="POST", role="curator", body="AllocationRequest", codes=READ_CODES,
             model=responses.AllocationsResponse,
         ),
         documented_route(
-            f"{DATASET}/curator/stop", _read_only(_stop_state), "Whether it is stopped",
+            f"{DATASET}/curator/stop", _read_only(_stop_state), "Whether the data set is stopped",
             role="curator", model=responses.StopResponse,
         ),
         documented_route(
-            f"{DATASET}/curator/stop", change_stop, "Stop, or answer again",
-            description="Lasts, also over a restart.",
-            method="POST", role="curator", body="StopOrder", codes=READ_CODES,
+            f"{DATASET}/curator/stop", change_stop, "Stop or resume the data set",
+            description="A stopped data set answers no question, also after a restart, until it is resumed.",
+            method="POST", role="curator", body="StopRequest", codes=READ_CODES,
             model=responses.StopResponse,
         ),
     ]  # fmt: skip

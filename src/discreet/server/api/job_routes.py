@@ -40,7 +40,7 @@ _NOTES = {
 }
 
 
-class JobResponse(responses.ResponseModel, title="Job"):
+class JobResponse(responses.ResponseModel):
     """How far a job is. Its steps are the aggregates of its plan, which is public."""
 
     id: str
@@ -56,13 +56,13 @@ class JobResponse(responses.ResponseModel, title="Job"):
     error: responses.ErrorDetail | None
 
 
-class EndedJobResponse(JobResponse, title="EndedJob"):
+class EndedJobResponse(JobResponse):
     """A job with its answer, which is that of a question; null for one that has none yet, or never will."""
 
     answer: responses.QueryResponse | responses.AggregateResponse | responses.ModelResponse | None
 
 
-class JobsResponse(responses.ResponseModel, title="Jobs"):
+class JobsResponse(responses.ResponseModel):
     """The caller's jobs, newest first."""
 
     jobs: list[JobResponse]
@@ -195,21 +195,21 @@ def _time(seconds: float) -> str:
 def job_routes() -> list[APIRoute]:
     """Return the routes of this module, in the order of the document."""
     create = documented_route(
-        f"{DATASET}/jobs", create_job, "Ask, and get the answer later",
+        f"{DATASET}/jobs", create_job, "Start a job, which is answered later",
         description="For long questions and models. A job is charged as its question would be, one "
         "aggregate after the other; of several jobs of yours, one runs at a time.",
-        method="POST", role="analyst", body="Question", codes=("key-reused", *READ_CODES),
+        method="POST", role="analyst", body="QueryRequest", codes=("key-reused", *READ_CODES),
         model=JobResponse,
     )  # fmt: skip
     create.status_code = 202  # of the document; the endpoint sets its own
     return [
         create,
         documented_route(
-            f"{DATASET}/jobs", jobs, "Your jobs", description="The last 20, newest first.",
+            f"{DATASET}/jobs", jobs, "Your jobs", description="The latest 20, newest first.",
             role="analyst", codes=READ_CODES, model=JobsResponse,
         ),
         documented_route(
-            f"{DATASET}/jobs/{{job}}", job, "How far a job is, and its answer",
+            f"{DATASET}/jobs/{{job}}", job, "State of a job, and its answer",
             role="analyst", codes=("stopped", *READ_CODES), model=EndedJobResponse,
         ),
         documented_route(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
 
 _REF = "#/components/schemas/{model}"
 _BODIES: dict[str, TypeAdapter[Any]] = {
-    "Question": requests.QUERY_REQUEST,
-    "SavedQuestionOrder": TypeAdapter(requests.SaveRequest),
-    "TokenOrder": TypeAdapter(requests.TokenRequest),
-    "TokensOrder": TypeAdapter(requests.TokensRequest),
-    "AllocationOrder": TypeAdapter(requests.AllocationRequest),
-    "StopOrder": TypeAdapter(requests.StopRequest),
+    "QueryRequest": requests.QUERY_REQUEST,
+    "SaveRequest": TypeAdapter(requests.SaveRequest),
+    "TokenRequest": TypeAdapter(requests.TokenRequest),
+    "TokensRequest": TypeAdapter(requests.TokensRequest),
+    "AllocationRequest": TypeAdapter(requests.AllocationRequest),
+    "StopRequest": TypeAdapter(requests.StopRequest),
 }
 _TEMPLATE = resources.files("discreet.server") / "templates" / "reference.html.j2"
 _EXAMPLES = (
@@ -46,13 +45,13 @@ def openapi_document() -> dict[str, Any]:
     Notes
     -----
     FastAPI describes routes and responses. Bodies are parsed by strict models from JSON text, which FastAPI
-    does not do, so their schemas are added here. Every component has the name of its model's title: that is
-    published and stays, whatever the class is called.
+    does not do, so their schemas are added here. Every component has the name of its model, and so have the
+    classes of a generated client.
     """
     document = get_openapi(
         title="discreet",
         version=product_version(),
-        description="Questions to private tables, each paid from a budget.",
+        description="Statistical questions about private tables, each charged to a privacy budget.",
         routes=api_routes(),
     )
     schemas = document["components"]["schemas"]
@@ -63,24 +62,12 @@ def openapi_document() -> dict[str, Any]:
     for schema in schemas.values():
         if "description" in schema:
             schema["description"] = " ".join(schema["description"].split())
-    titles = {name: schema.get("title", name) for name, schema in schemas.items()}
-    # A model inherits the title of its base, and one of the two would replace the other.
-    assert len(set(titles.values())) == len(titles), "each model needs a title of its own"
     for methods in document["paths"].values():
         for operation in methods.values():
             operation.setdefault("parameters", [])
             operation.setdefault("description", "")
-    document["components"] = {
-        "schemas": {titles[name]: schema for name, schema in schemas.items()},
-        "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-    }
-    renamed = re.sub(
-        r'"#/components/schemas/([^"]+)"',
-        lambda match: f'"#/components/schemas/{titles.get(match[1], match[1])}"',
-        json.dumps(document),
-    )
-    published: dict[str, Any] = json.loads(renamed)
-    return published
+    document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    return document
 
 
 def reference_routes() -> list[Route]:

@@ -44,8 +44,8 @@ IdempotencyKeyHeader = Annotated[
     str | SkipJsonSchema[None],
     Header(
         alias="Idempotency-Key",
-        description="Of your choice; sent again with the same key, a request is never charged twice. Not "
-        "used for models: training one again is free as long as the rows are the same.",
+        description="A key of your choice: a request that is sent again with the same key is never charged "
+        "twice. Not used for models: training one again is free as long as the rows are the same.",
         json_schema_extra={"pattern": "^[!-~]{1,128}$"},
     ),
 ]
@@ -158,23 +158,23 @@ def query_routes() -> list[APIRoute]:
     """Return the routes of this module, in the order of the document."""
     return [
         documented_route(
-            f"{DATASET}/query", query, "Ask",
-            description="Charged before it is answered. The same question about the same rows is free, "
+            f"{DATASET}/query", query, "Ask a question",
+            description="It is charged before it is answered. The same question about the same rows is free, "
             "and gets the same answer.",
-            method="POST", role="analyst", body="Question", codes=_QUERY_CODES,
+            method="POST", role="analyst", body="QueryRequest", codes=_QUERY_CODES,
             model=responses.QueryResponse | responses.AggregateResponse | responses.ModelResponse,
         ),
         documented_route(
             f"{DATASET}/preview", preview, "What a question would cost",
-            description="Free: nothing is charged, no row is looked at.",
-            method="POST", role="analyst", body="Question",
+            description="Free: nothing is charged, and no row is read.",
+            method="POST", role="analyst", body="QueryRequest",
             codes=("refused", "work-limited", *READ_CODES),
             model=responses.PreviewResponse,
         ),
     ]  # fmt: skip
 
 
-class SavedQuestionResponse(responses.ResponseModel, title="SavedQuestion"):
+class SavedQuestionResponse(responses.ResponseModel):
     """A saved question; one of privacy and sd is null."""
 
     id: str
@@ -185,7 +185,7 @@ class SavedQuestionResponse(responses.ResponseModel, title="SavedQuestion"):
     created: str
 
 
-class SavedQuestionsResponse(responses.ResponseModel, title="SavedQuestions"):
+class SavedQuestionsResponse(responses.ResponseModel):
     """The caller's saved questions, by title."""
 
     questions: list[SavedQuestionResponse]
@@ -254,13 +254,13 @@ def saved_routes() -> list[APIRoute]:
         ),
         documented_route(
             f"{DATASET}/saved", save_question, "Save a question",
-            description="Free: nothing is asked. Only you find it; saved again as it is, it stays one.",
-            method="POST", role="analyst", body="SavedQuestionOrder", codes=("refused", *READ_CODES),
+            description="Free: nothing is asked. Only you can see it; saved again unchanged, it stays one.",
+            method="POST", role="analyst", body="SaveRequest", codes=("refused", *READ_CODES),
             model=SavedQuestionResponse,
         ),
         documented_route(
             f"{DATASET}/saved/{{question}}", delete_question, "Delete a saved question",
-            description="No effect on any id that is not one of yours.",
+            description="An id that is not one of yours changes nothing.",
             method="DELETE", role="analyst", codes=READ_CODES, model=SavedQuestionsResponse,
         ),
     ]  # fmt: skip

@@ -42,14 +42,14 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class PureDPRequest(StrictModel, title="PureWire"):
+class PureDPRequest(StrictModel):
     """Pure differential privacy: Laplace noise."""
 
     kind: Literal["pure-dp"]
     epsilon: Amount
 
 
-class ApproxDPRequest(StrictModel, title="ApproxWire"):
+class ApproxDPRequest(StrictModel):
     """Approximate differential privacy: Gaussian noise."""
 
     kind: Literal["approx-dp"]
@@ -57,22 +57,22 @@ class ApproxDPRequest(StrictModel, title="ApproxWire"):
     delta: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 
-class ZCDPRequest(StrictModel, title="ConcentratedWire"):
+class ZCDPRequest(StrictModel):
     """Zero-concentrated differential privacy: Gaussian noise."""
 
     kind: Literal["zcdp"]
     rho: Amount
 
 
-class GaussianDPRequest(StrictModel, title="GaussianWire"):
+class GaussianDPRequest(StrictModel):
     """Gaussian differential privacy: Gaussian noise."""
 
     kind: Literal["gaussian-dp"]
     mu: Amount
 
 
-class PosteriorOddsRequest(StrictModel, title="OddsWire"):
-    """A limit in posterior odds: so many questions, which raise log-odds by epsilon at most but for delta."""
+class PosteriorOddsRequest(StrictModel):
+    """A limit in posterior odds: queries raise log-odds by at most epsilon, but for a probability delta."""
 
     kind: Literal["posterior-odds"]
     epsilon: Amount
@@ -108,8 +108,8 @@ def _make_promise(body: LimitRequest, **context: Any) -> Promise:
     return _PROMISES[body.kind](**numbers, **context)
 
 
-class NumericGroup(StrictModel, title="Band"):
-    """A number to group by, with where its cells begin."""
+class NumericGroup(StrictModel):
+    """A numeric column to group by, with the numbers at which its intervals begin."""
 
     column: Name
     edges: Annotated[list[Finite], Field(min_length=1, max_length=MOST_LISTED)]
@@ -144,16 +144,16 @@ class _NoisyRequest(_PricedRequest):
         return self
 
 
-class CountRequest(_NoisyRequest, title="Count"):
-    """How many rows."""
+class CountRequest(_NoisyRequest):
+    """The number of rows."""
 
     kind: Literal["count"]
     where: Text | None = None
     by: GroupBy = []
 
 
-class SumRequest(_NoisyRequest, title="Sum"):
-    """The sum of an expression over rows."""
+class SumRequest(_NoisyRequest):
+    """The sum of an expression."""
 
     kind: Literal["sum"]
     expression: Text
@@ -161,8 +161,8 @@ class SumRequest(_NoisyRequest, title="Sum"):
     by: GroupBy = []
 
 
-class MeanRequest(_PricedRequest, title="Mean"):
-    """The average of an expression over rows."""
+class MeanRequest(_PricedRequest):
+    """The average of an expression."""
 
     kind: Literal["mean"]
     privacy: PrivacyRequest
@@ -171,7 +171,7 @@ class MeanRequest(_PricedRequest, title="Mean"):
     by: GroupBy = []
 
 
-class HistogramRequest(_NoisyRequest, title="HistogramWire"):
+class HistogramRequest(_NoisyRequest):
     """Counts, or sums of an expression, in every cell of some columns."""
 
     kind: Literal["histogram"]
@@ -181,15 +181,15 @@ class HistogramRequest(_NoisyRequest, title="HistogramWire"):
     where: Text | None = None
 
 
-class TextQueryRequest(_NoisyRequest, title="Said"):
-    """A sentence or a SELECT."""
+class TextQueryRequest(_NoisyRequest):
+    """A question as a sentence or as a SELECT."""
 
     kind: Literal["sentence"]
     text: Text
 
 
-class AggregateRequest(_PricedRequest, title="Statistical"):
-    """Any question of :mod:`discreet.query.aggregates`, as its ``to_dict`` writes it."""
+class AggregateRequest(_PricedRequest):
+    """Any aggregate of the library, as its to_dict() writes it."""
 
     kind: Literal["statistical"]
     question: dict[str, Any]
@@ -215,8 +215,8 @@ Parameter: TypeAlias = (
 )
 
 
-class TrainRequest(StrictModel, title="Training"):
-    """A model, trained on the service's own database."""
+class TrainRequest(StrictModel):
+    """A model that the service trains on its table."""
 
     kind: Literal["classifier", "pca", "kmeans", "perceptron", "id3"]
     privacy: PrivacyRequest
@@ -239,7 +239,7 @@ QueryRequest: TypeAlias = Annotated[
 QUERY_REQUEST: TypeAdapter[Any] = TypeAdapter(QueryRequest)
 
 
-class SaveRequest(StrictModel, title="SavedQuestionOrder"):
+class SaveRequest(StrictModel):
     """A question to save: its name, its text, and how exact its answer is."""
 
     title: Annotated[str, StringConstraints(min_length=1, max_length=80)]
@@ -255,8 +255,8 @@ class SaveRequest(StrictModel, title="SavedQuestionOrder"):
         return self
 
 
-class TokenRequest(StrictModel, title="TokenOrder"):
-    """What a curator does to tokens, and to what is granted to a name."""
+class TokenRequest(StrictModel):
+    """A change of a token, or of the role that is granted to a name."""
 
     action: Literal["create", "rotate", "revoke", "grant", "withdraw"]
     name: Name
@@ -265,7 +265,7 @@ class TokenRequest(StrictModel, title="TokenOrder"):
     limit: LimitRequest | None = None
 
 
-class TokensRequest(StrictModel, title="TokensOrder"):
+class TokensRequest(StrictModel):
     """Tokens for several names, with one role and one limit for each."""
 
     names: Annotated[list[Name], Field(min_length=1, max_length=1000)]
@@ -274,8 +274,8 @@ class TokensRequest(StrictModel, title="TokensOrder"):
     limit: LimitRequest | None = None
 
 
-class LimitAllocationRequest(StrictModel, title="LimitOrder"):
-    """A new limit of an analyst or of a group; null for none beside that of the data set."""
+class LimitAllocationRequest(StrictModel):
+    """A new limit of an analyst or a group; null if only that of the data set is to count."""
 
     action: Literal["limit"]
     kind: Literal["analyst", "group"]
@@ -283,7 +283,7 @@ class LimitAllocationRequest(StrictModel, title="LimitOrder"):
     limit: LimitRequest | None
 
 
-class GroupAllocationRequest(StrictModel, title="GroupOrder"):
+class GroupAllocationRequest(StrictModel):
     """The group that an analyst is put into; null takes the analyst out."""
 
     action: Literal["group"]
@@ -295,8 +295,8 @@ AllocationRequest = Annotated[LimitAllocationRequest | GroupAllocationRequest, F
 """What a curator does to allocations."""
 
 
-class StopRequest(StrictModel, title="StopOrder"):
-    """The stop switch."""
+class StopRequest(StrictModel):
+    """Whether the data set is to be stopped."""
 
     stopped: bool
 

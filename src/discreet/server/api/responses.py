@@ -16,7 +16,7 @@ class ResponseModel(BaseModel):
     """A response body. Objects are open: a later version may send more fields."""
 
 
-class PromiseResponse(ResponseModel, title="Promise"):
+class PromiseResponse(ResponseModel):
     """What is promised to every person in the table, and charged."""
 
     kind: str
@@ -25,7 +25,7 @@ class PromiseResponse(ResponseModel, title="Promise"):
 
 
 class ErrorDetail(ResponseModel):
-    """The same shape for everything that is refused or fails."""
+    """What is wrong, in the same form for every refusal and failure."""
 
     code: Annotated[str, Field(json_schema_extra={"enum": sorted(STATUS)})]
     message: str
@@ -34,14 +34,14 @@ class ErrorDetail(ResponseModel):
     request_id: str
 
 
-class ErrorResponse(ResponseModel, title="Error"):
+class ErrorResponse(ResponseModel):
     """The error that is returned instead of an answer."""
 
     error: ErrorDetail
 
 
-class UseResponse(ResponseModel, title="Use"):
-    """Part of a budget: its share, and the epsilon it comes to, of which limit and at which delta."""
+class UseResponse(ResponseModel):
+    """Part of a budget: its share, and its epsilon at a delta, with the limit of that epsilon."""
 
     share: float
     epsilon: float | None
@@ -49,8 +49,8 @@ class UseResponse(ResponseModel, title="Use"):
     delta: float | None
 
 
-class RemainingResponse(ResponseModel, title="Remaining"):
-    """What is left, by currency, and how many more questions like this one that pays for."""
+class RemainingResponse(ResponseModel):
+    """What is left, by currency, and how many more questions like this one it pays for."""
 
     own: Amounts | None
     total: Amounts | None
@@ -60,7 +60,7 @@ class RemainingResponse(ResponseModel, title="Remaining"):
     takes: UseResponse | None
 
 
-class CellResponse(ResponseModel, title="Cell"):
+class CellResponse(ResponseModel):
     """One number, with the interval that holds the exact one 95 times in 100. The value is null over exactly
     no rows, the sd for a quotient of noisy sums, an end of the interval where it is infinite.
     """  # noqa: D205 - published as the description of the schema
@@ -73,14 +73,14 @@ class CellResponse(ResponseModel, title="Cell"):
     upper: float | None
 
 
-class BoundsResponse(ResponseModel, title="Bounds"):
+class BoundsResponse(ResponseModel):
     """Least and largest number that the declared ranges allow; null where they allow any."""
 
     lower: float | None
     upper: float | None
 
 
-class ColumnResponse(ResponseModel, title="Column"):
+class ColumnResponse(ResponseModel):
     """A statistic: the unit of its numbers and what they can be. In a price, their sd and half the width of
     their interval, null where they are not known in advance.
     """  # noqa: D205 - published as the description of the schema
@@ -94,7 +94,7 @@ class ColumnResponse(ResponseModel, title="Column"):
     rank_margin: float | None
 
 
-class ExpectedMarginResponse(ResponseModel, title="ExpectedMargin"):
+class ExpectedMarginResponse(ResponseModel):
     """Half the width of the interval that the mean of a group would have, by an earlier count of its rows."""
 
     key: list[str]
@@ -102,8 +102,8 @@ class ExpectedMarginResponse(ResponseModel, title="ExpectedMargin"):
     margin: float
 
 
-class IntervalResponse(ResponseModel, title="Interval"):
-    """At level 0.95."""
+class IntervalResponse(ResponseModel):
+    """Confidence interval at level 0.95."""
 
     level: float
     lower: float | None
@@ -126,7 +126,7 @@ class _NoisyFields(_PaidFields):
     parts: list[list[str]]
 
 
-class QueryResponse(_NoisyFields, title="Answer"):
+class QueryResponse(_NoisyFields):
     """The answer to a count, sum, mean, histogram or sentence."""
 
     kind: Literal["answer"]
@@ -142,7 +142,7 @@ class QueryResponse(_NoisyFields, title="Answer"):
     unreadable_below: int | None
 
 
-class AggregateResponse(_NoisyFields, title="StatisticalAnswer"):
+class AggregateResponse(_NoisyFields):
     """The answer to a statistical question, as Answer.to_dict() of the library writes it."""
 
     kind: Literal["answer"]
@@ -150,7 +150,7 @@ class AggregateResponse(_NoisyFields, title="StatisticalAnswer"):
     answer: dict[str, Any]
 
 
-class ModelResponse(_PaidFields, title="Model"):
+class ModelResponse(_PaidFields):
     """A model that was trained on paid answers."""
 
     kind: Literal["model"]
@@ -160,7 +160,7 @@ class ModelResponse(_PaidFields, title="Model"):
     fitted: dict[str, Any]
 
 
-class LawResponse(ResponseModel, title="Law"):
+class LawResponse(ResponseModel):
     """What a query would cost by one law of noise, and the part of the whole budget that it takes."""
 
     law: Literal["gaussian", "laplace"]
@@ -169,7 +169,7 @@ class LawResponse(ResponseModel, title="Law"):
     share: float | None
 
 
-class PreviewResponse(_CostFields, title="Price"):
+class PreviewResponse(_CostFields):
     """Cost and noise of an answer. It is free if you have already paid for the same answer (not reported for
     models), or if it follows from public facts.
     """  # noqa: D205 - published as the description of the schema
@@ -192,14 +192,14 @@ class PreviewResponse(_CostFields, title="Price"):
     laws: list[LawResponse]
 
 
-class LimitsResponse(ResponseModel, title="Limits"):
+class LimitsResponse(ResponseModel):
     """How large a request and an answer may be."""
 
     body_bytes: int
     cells: int
 
 
-class SchemaResponse(ResponseModel, title="About"):
+class SchemaResponse(ResponseModel):
     """What is public about the table."""
 
     dataset: str
@@ -214,7 +214,7 @@ class SchemaResponse(ResponseModel, title="About"):
     limits: LimitsResponse
 
 
-class AccountResponse(ResponseModel, title="Account"):
+class AccountResponse(ResponseModel):
     """One budget."""
 
     limit: PromiseResponse | None
@@ -223,25 +223,25 @@ class AccountResponse(ResponseModel, title="Account"):
     used: UseResponse | None
 
 
-class PeopleAccountResponse(AccountResponse, title="PeopleAccount"):
+class PeopleAccountResponse(AccountResponse):
     """The budget that all data sets about the same people share."""
 
     name: str
 
 
-class GroupAccountResponse(AccountResponse, title="GroupAccount"):
+class GroupAccountResponse(AccountResponse):
     """The budget that the members of a group share."""
 
     name: str
 
 
-class AvailableResponse(AccountResponse, title="Available"):
+class AvailableResponse(AccountResponse):
     """The budget of which the caller can still spend the least: own, of the group, or the total."""
 
     whose: Literal["own", "group", "total"]
 
 
-class BudgetResponse(ResponseModel, title="Budget"):
+class BudgetResponse(ResponseModel):
     """Budgets. The total is that of the data set, or of all about the same people if that is nearer to its
     limit; people is null for a data set that shares its limit with no other.
     """  # noqa: D205 - published as the description of the schema
@@ -255,8 +255,8 @@ class BudgetResponse(ResponseModel, title="Budget"):
     composition: str
 
 
-class CatalogueEntry(BudgetResponse, title="CatalogueEntry"):
-    """A data set that the caller may ask: what is public about it, the caller's role, and budgets.
+class CatalogueEntry(BudgetResponse):
+    """A data set that is granted to the caller: what is public about it, the caller's role, and budgets.
 
     While ready is false, its ledger or its table does not answer; if it is the ledger, no amount is known.
     """
@@ -271,8 +271,8 @@ class CatalogueEntry(BudgetResponse, title="CatalogueEntry"):
     ready: bool
 
 
-class CatalogueResponse(ResponseModel, title="Catalogue"):
-    """All data sets that the caller may ask."""
+class CatalogueResponse(ResponseModel):
+    """All data sets that are granted to the caller."""
 
     datasets: list[CatalogueEntry]
 
@@ -297,16 +297,16 @@ class HistoryEntry(ResponseModel):
     numbers: list[dict[str, Any]] | None
 
 
-class HistoryResponse(ResponseModel, title="History"):
-    """What was paid for, oldest first; more if there are others after these: go on after the last row."""
+class HistoryResponse(ResponseModel):
+    """What was paid for, oldest first. If more is true, ask again with after set to the last row."""
 
     kind: Literal["history"]
     entries: list[HistoryEntry]
     more: bool
 
 
-class DummyResponse(ResponseModel, title="Dummy"):
-    """Made-up rows by column; the column _dummy marks them."""
+class DummyResponse(ResponseModel):
+    """Dummy rows by column; the column _dummy marks them."""
 
     kind: Literal["dummy"]
     n: int
@@ -314,8 +314,8 @@ class DummyResponse(ResponseModel, title="Dummy"):
     rows: dict[str, Any]
 
 
-class StatusResponse(ResponseModel, title="Status"):
-    """How it stands."""
+class StatusResponse(ResponseModel):
+    """Whether the process lives, or is ready."""
 
     status: str
 
@@ -327,8 +327,8 @@ class StopState(ResponseModel):
     since: float
 
 
-class StopResponse(ResponseModel, title="Stopped"):
-    """The stop switch; null while the data set is answered for."""
+class StopResponse(ResponseModel):
+    """Who stopped the data set; null while its questions are answered."""
 
     stopped: StopState | None
 
@@ -347,48 +347,48 @@ class TokenEntry(ResponseModel):
     state: str
 
 
-class TokensResponse(ResponseModel, title="Tokens"):
-    """All tokens, without the tokens."""
+class TokensResponse(ResponseModel):
+    """All tokens of a data set; the secrets themselves are not stored."""
 
     tokens: list[TokenEntry]
 
 
-class TokenResponse(ResponseModel, title="Ordered"):
-    """What became of an order; a token is shown once."""
+class TokenResponse(ResponseModel):
+    """Result of a change: a new token, which is shown once, or how many tokens were revoked."""
 
     name: str
     token: str | None = None
     revoked: int | None = None
 
 
-class ReloadResponse(ResponseModel, title="Reloaded"):
+class ReloadResponse(ResponseModel):
     """Names of the data sets that were added and retired."""
 
     added: list[str]
     retired: list[str]
 
 
-class TokenListResponse(ResponseModel, title="TokensMade"):
+class TokenListResponse(ResponseModel):
     """New tokens by name; they are shown once."""
 
     tokens: dict[str, str]
 
 
-class AnalystAllocation(AccountResponse, title="AnalystAllocation"):
+class AnalystAllocation(AccountResponse):
     """Limit and spending of an analyst, and the group that the analyst is in."""
 
     name: str
     group: str | None
 
 
-class GroupAllocation(AccountResponse, title="GroupAllocation"):
+class GroupAllocation(AccountResponse):
     """Limit and spending of a group, and its members."""
 
     name: str
     members: list[str]
 
 
-class AllocationsResponse(ResponseModel, title="Allocations"):
+class AllocationsResponse(ResponseModel):
     """Limits inside that of the data set."""
 
     analysts: list[AnalystAllocation]
@@ -403,7 +403,7 @@ class LedgerState(ResponseModel):
     head: str
 
 
-class OverviewResponse(SchemaResponse, title="Overview"):
+class OverviewResponse(SchemaResponse):
     """The data set, as a curator sees it."""
 
     stopped: StopState | None
@@ -424,8 +424,8 @@ class SpendingStep(ResponseModel):
     spent: Amounts
 
 
-class SpendingResponse(ResponseModel, title="Spending"):
-    """What was spent over time."""
+class SpendingResponse(ResponseModel):
+    """Spending over time."""
 
     steps: list[SpendingStep]
     total: AccountResponse
@@ -440,14 +440,14 @@ class RefusalEntry(ResponseModel):
     asked: str
 
 
-class RefusalsResponse(ResponseModel, title="Refusals"):
-    """What was refused last."""
+class RefusalsResponse(ResponseModel):
+    """The latest refused requests, newest first."""
 
     refusals: list[RefusalEntry]
 
 
-class CheckResponse(ResponseModel, title="Check"):
-    """That ledger and trail are intact."""
+class CheckResponse(ResponseModel):
+    """Result of checking every row of the ledger and every line of the audit log."""
 
     intact: bool
     rows: int
@@ -455,5 +455,5 @@ class CheckResponse(ResponseModel, title="Check"):
     trail_lines: int
 
 
-class AttackResponse(ResponseModel, title="Attack"):
-    """What could be rebuilt from all answers so far."""
+class AttackResponse(ResponseModel):
+    """Result of the reconstruction attack on all answers so far."""

@@ -128,7 +128,7 @@ def documented_route(
     for code in all_codes:
         by_status.setdefault(STATUS[code], []).append(code)
     # FastAPI would document the errors of a plain-text route as plain text.
-    plain = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
+    plain = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorResponse"}}}}
     error: dict[str, Any] = plain if model is None else {"model": responses.ErrorResponse}
     declared: dict[int | str, dict[str, Any]] = {
         status: {**error, "description": " or ".join(sorted(names))}

@@ -41,7 +41,9 @@ def _read_format(text: str) -> str:
 
 
 _Format = Annotated[
-    Literal["json", "csv"], BeforeValidator(_read_format), Field(description="json, or csv to save.")
+    Literal["json", "csv"],
+    BeforeValidator(_read_format),
+    Field(description="Format of the response: json or csv."),
 ]
 
 
@@ -61,19 +63,22 @@ class HistoryParameters(BaseModel):
     last: Annotated[
         int,
         whole_number(1, _MAX_HISTORY),
-        Field(description="At most so many, the newest.", json_schema_extra=bounds_schema(1, _MAX_HISTORY)),
+        Field(
+            description="Return at most this many entries, the newest.",
+            json_schema_extra=bounds_schema(1, _MAX_HISTORY),
+        ),
     ] = 1000
     first: Annotated[
         int | SkipJsonSchema[None],
         whole_number(1, _MAX_HISTORY),
         Field(
-            description="Instead of last: at most so many, the oldest.",
+            description="Instead of last: return at most this many entries, the oldest.",
             json_schema_extra=bounds_schema(1, _MAX_HISTORY),
         ),
     ] = None
     format: _Format = "json"
     analyst: Annotated[
-        str | SkipJsonSchema[None], Field(description="For curators: whose. Everybody's if left out.")
+        str | SkipJsonSchema[None], Field(description="For curators: name of an analyst; all if left out.")
     ] = None
 
 
@@ -85,7 +90,7 @@ class DummyParameters(BaseModel):
     n: Annotated[
         int,
         whole_number(0, 2**31),
-        Field(description="How many rows.", json_schema_extra=bounds_schema(1, 10_000)),
+        Field(description="Number of rows.", json_schema_extra=bounds_schema(1, 10_000)),
     ] = 100
     seed: Annotated[
         int,
@@ -182,7 +187,7 @@ def table_routes() -> list[APIRoute]:
     """Return the routes of this module, in the order of the document."""
     return [
         documented_route(
-            "/v1/datasets", datasets, "The data sets that you may ask",
+            "/v1/datasets", datasets, "Data sets that are granted to you",
             role="analyst", codes=READ_CODES, model=responses.CatalogueResponse,
         ),
         documented_route(
@@ -190,8 +195,8 @@ def table_routes() -> list[APIRoute]:
             role="analyst", model=responses.SchemaResponse,
         ),
         documented_route(
-            f"{DATASET}/budget", budget, "What is left",
-            description="Yours, and that of everybody together.",
+            f"{DATASET}/budget", budget, "Budgets: limits, what is spent and what is left",
+            description="Yours, that of your group, and that of all analysts together.",
             role="analyst", codes=READ_CODES, model=responses.BudgetResponse,
         ),
         documented_route(
@@ -200,8 +205,8 @@ def table_routes() -> list[APIRoute]:
             role="analyst", codes=READ_CODES, model=responses.HistoryResponse, as_csv=True,
         ),
         documented_route(
-            f"{DATASET}/dummy", dummy, "Made-up rows",
-            description="Drawn from the schema alone, to try programs on. Free.",
+            f"{DATASET}/dummy", dummy, "Dummy rows",
+            description="Free: they are drawn from the schema alone, for trying out programs.",
             role="analyst", model=responses.DummyResponse, as_csv=True,
         ),
     ]  # fmt: skip
