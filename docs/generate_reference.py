@@ -145,8 +145,8 @@ def _http_lines(document: dict[str, Any]) -> Iterator[str]:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             for parameter in operation["parameters"]:
-                cells = (f"`{method.upper()} {path}`", f"`{parameter['name']}`", parameter["description"])
-                yield f"| {' | '.join(map(_escaped, cells))} |"
+                where = f"`{method.upper()} {path}` | `{parameter['name']}`"
+                yield f"| {where} | {_escaped(parameter['description'])} |"
     yield "\n## Refusals and failures\n\n| code | status |\n|---|---|"
     for code, status in sorted(STATUS.items(), key=lambda pair: (pair[1], pair[0])):
         yield f"| `{code}` | {status} |"

@@ -54,7 +54,7 @@ def test_a_limit_is_raised_while_the_service_runs_and_is_on_record(service: Runn
     assert budget["own"]["left"]["rho"] == 0
     limit(curator, "ana", 0.05)
     spent = service.ask(count(60)).json()["error"]
-    assert spent["hint"].endswith("Nothing like it would fit any more. A curator can raise this limit.")
+    assert spent["hint"].endswith("Not even a noisier answer would fit. A curator can raise this limit.")
     assert budget["total"]["limit"] == total
     service.backend.dataset.ledger.check()
     lines = [line for line in lines_of(service.whole.audit_log.path) if line["event"] == "limit set"]

@@ -295,7 +295,7 @@ WRONG: list[tuple[dict[str, str], str, str]] = [
     ({"amount": "-1"}, "amount", "above 0"),
     ({"amount": "nan"}, "amount", "above 0"),
     ({"exact": "margin", "verb": "mean", "of": "age"}, "amount", "number of rows"),
-    ({"source": "sql", "sql": "mean(age)", "exact": "margin"}, "amount", "how many rows"),
+    ({"source": "sql", "sql": "mean(age)", "exact": "margin"}, "amount", "one count or one sum"),
     ({"source": "sql", "sql": ""}, "sql", "Enter a question"),
     (
         {"source": "sql", "sql": "SELECT age FROM t"},
@@ -304,6 +304,17 @@ WRONG: list[tuple[dict[str, str], str, str]] = [
     ),
     ({"source": "sql", "sql": "SELECT COUNT(*) FROM t HAVING COUNT(*) > 3"}, "sql", "HAVING"),
 ]
+
+
+def test_a_price_that_no_request_may_have_is_told_in_the_words_of_the_form(
+    shared_service: RunningService,
+) -> None:
+    visitor = Visitor(shared_service)
+    sent = visitor.send(visitor.get("/datasets/town"), "/datasets/town/ask", do="ask", amount="1e9")
+    assert read(sent.text).one(id="amount-problem").text == "It must be at most 1000000."
+    place = "/datasets/town/jobs"
+    sent = visitor.send(visitor.get(place), place, model="kmeans", amount="1e9")
+    assert read(sent.text).one(id="model-amount-problem").text == "It must be at most 1000000."
 
 
 @pytest.mark.parametrize(("changed", "field", "words"), WRONG)
@@ -748,7 +759,7 @@ def test_a_long_question_does_not_fill_the_curators_page() -> None:
     long, none = refusal_lines([{**refused, "asked": "(" * 500}, {**refused, "asked": ""}])
     assert len(long["what"]) == 160
     assert long["what"].endswith("…")
-    assert none["what"] == "nothing readable"
+    assert none["what"] == "not readable"
 
 
 def test_wide_tables_of_the_reference_scroll_in_their_frame_and_not_the_page() -> None:
@@ -762,8 +773,8 @@ def test_wide_tables_of_the_reference_scroll_in_their_frame_and_not_the_page() -
 
 def test_the_reference_says_of_what_kinds_a_body_may_be() -> None:
     page = reference_page(openapi_document())
-    assert "One of LimitOrder, GroupOrder." in page
-    assert "One of Count, Sum, Mean," in page
+    assert "One of LimitAllocationRequest, GroupAllocationRequest." in page
+    assert "One of CountRequest, SumRequest, MeanRequest," in page
 
 
 def test_columns_say_what_their_lists_show() -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from discreet.audit.reconstruction import Reconstructor
+from discreet.server.errors import STATUS
 from discreet.server.pages import curator as curator_pages
-from discreet.server.pages.curator import attack_view, spending_view
+from discreet.server.pages.curator import REASONS, attack_view, spending_view
 from tests.server.conftest import configured, lines_of
 from tests.server.markup import Element, Visitor, owes_nothing, read
 
@@ -148,7 +149,7 @@ def test_limits_are_given_as_that_of_the_data_set_is(start: Callable[..., Runnin
     [
         ({"action": "limit", "whom": "analyst:ana", "amount": ""}, "a number above 0"),
         ({"action": "limit", "whom": "analyst:ana", "amount": "nan"}, "a number above 0"),
-        ({"action": "limit", "whom": "king:ana", "amount": "1"}, "of an analyst or a group"),
+        ({"action": "limit", "whom": "king:ana", "amount": "1"}, "to an analyst or a group"),
         ({"action": "limit", "whom": "analyst:", "amount": "1"}, "printable"),
         ({"action": "join", "name": "ana", "group": ""}, "printable"),
         ({"action": "join", "name": "ana", "group": "total"}, "must not be"),
@@ -223,11 +224,11 @@ def test_a_revoked_token_is_shown_as_such_and_opens_nothing(service: RunningServ
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"action": "create", "names": "ana"}, "must have no valid token"),
+        ({"action": "create", "names": "ana"}, "has a valid token already"),
         ({"action": "create", "names": " \n"}, "one per line"),
         ({"action": "create", "names": "zoe\ntotal"}, "must not be 'total'"),
         ({"action": "create", "names": "zoe\nzoe"}, "must all differ"),
-        ({"action": "create", "names": "zoe\nana"}, "must have no valid token"),
+        ({"action": "create", "names": "zoe\nana"}, "has a valid token already"),
         ({"action": "download", "names": "x" * 65}, "printable"),
         ({"action": "create", "names": "eve", "days": "many"}, "whole number"),
         ({"action": "create", "names": "eve", "days": "0"}, "above 0"),
@@ -297,15 +298,19 @@ def test_spending_never_falls_in_the_picture_although_the_clock_was_set_back() -
     assert heights == sorted(heights, reverse=True)
 
 
+def test_every_error_code_has_words_for_the_table_of_refused_questions() -> None:
+    assert REASONS.keys() == STATUS.keys()
+
+
 def test_refusals_are_listed_with_who_and_why(service: RunningService) -> None:
     service.ask({**ASKED, "text": "count where age in (select 1)"})
     service.ask({**ASKED, "privacy": {"kind": "zcdp", "rho": 500.0}}, "ben")
     page = Visitor(service, "cura").get("/datasets/town/curator")
     told = [row.text for row in page.all("tr") if "count where" in row.text]
     assert "ben" in told[0]
-    assert "budget-exceeded" in told[0]
+    assert "too little budget left" in told[0]
     assert "ana" in told[1]
-    assert "refused" in told[1]
+    assert "question not understood" in told[1]
 
 
 def test_the_attack_is_told_in_a_sentence_and_on_bars(

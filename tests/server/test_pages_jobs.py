@@ -97,7 +97,7 @@ def test_only_long_questions_offer_a_job_and_say_how_long(
     monkeypatch.setattr(ask, "LONG_WORK", 0.0)
     page = priced()
     assert "hidden" not in page.one("button", id="job-button").attributes
-    assert "of work." in page.one(id="price").text
+    assert "of computing time." in page.one(id="price").text
 
 
 def test_a_job_that_runs_is_canceled_by_a_form_that_refunds_nothing(
@@ -112,9 +112,11 @@ def test_a_job_that_runs_is_canceled_by_a_form_that_refunds_nothing(
     assert page.one("progress").attributes["value"] == "0"
     assert visitor.client.post(f"{place}/cancel", data={"csrf": "x"}).status_code == 403
     assert visitor.client.get(f"{place}/cancel").status_code == 405
-    assert "canceling" not in visitor.get(place).text
+    assert "being canceled" not in visitor.get(place).text
     assert visitor.send(page, f"{place}/cancel").headers["location"] == place
-    assert "canceling" in visitor.get(place).text
+    assert "being canceled" in visitor.get(place).text
+    listed = visitor.get("/datasets/town/jobs").text
+    assert "It ends before its next step. What was charged until then stays charged." in listed
     gate.open.set()
     page = ended(visitor, place)
     owes_nothing(page)
@@ -253,3 +255,10 @@ def job(**changed: Any) -> StoredJob:
 def test_progress_and_age_are_told_in_words(changed: dict[str, Any], steps: str, age: str) -> None:
     view = job_view(job(**changed), "/datasets/town", 1130.0)
     assert (view.steps, view.age) == (steps, age)
+
+
+def test_a_job_that_the_service_could_not_finish_says_what_that_means() -> None:
+    view = job_view(job(state="interrupted", ended=1090.0), "/datasets/town", 1130.0)
+    assert view.badge == ("warn", "ended early")
+    assert view.note.startswith("The service was stopped before this job finished.")
+    assert view.hint.startswith("Ask the same question again")

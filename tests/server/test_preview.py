@@ -209,6 +209,6 @@ def test_the_margin_of_a_mean_by_groups_is_told_before_and_by_group_once_they_we
         .one(id="price")
         .text
     )
-    assert "by group, as you have counted them (95 %)" in told
+    assert "by group, from your earlier counts (95 %)" in told
     page = visitor.ask(verb="mean", of="income", by1="sex", amount="0.01")
     assert "Interval (95 %)" in page.one("section", class_="answer").text

@@ -67,13 +67,13 @@ def test_number_size_and_names_are_bounded(tmp_path: Path) -> None:
         with pytest.raises(ParameterError, match="Delete one first"):
             saved.save("ana", "town", "one more", "count", RHO)
         saved.save("ben", "town", "one more", "count", RHO)
-        with pytest.raises(ParameterError, match="saved one as '1'"):
+        with pytest.raises(ParameterError, match="another question as '1'"):
             saved.rename("ana", "town", ids[0], "1")
         assert saved.rename("ana", "town", ids[0], "0")
         saved.delete("ana", "town", ids[0])
         assert saved.save("ana", "town", "1", "count", RHO) == ids[1]
         for text, price in (("count by sex", RHO), ("count", {"sd": 1.0})):
-            with pytest.raises(ParameterError, match="saved one as '1'"):
+            with pytest.raises(ParameterError, match="another question as '1'"):
                 saved.save("ana", "town", "1", text, price)
 
 
@@ -217,7 +217,7 @@ def test_programs_save_list_and_delete_what_the_page_shows(shared_service: Runni
     ):
         made = table.save_question("older people", "count where age > 64", privacy=ZCDP(rho=0.25))
         assert table.save_question("older people", "count where age > 64", privacy=ZCDP(rho=0.25)) == made
-        with pytest.raises(ParameterError, match="saved one as 'older people'"):
+        with pytest.raises(ParameterError, match="another question as 'older people'"):
             table.save_question("older people", "count where age > 65", privacy=ZCDP(rho=0.25))
         with pytest.raises(ParameterError, match="printable"):
             table.save_question(" ", "count where age > 65", sd=3.0)

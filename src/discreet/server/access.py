@@ -131,12 +131,14 @@ class AccessStore:
         for granted, role in (grants or {}).items():
             check_grant(name, granted, role)
         if not (isinstance(days, int | float) and 0 < days <= 3660):
-            raise ParameterError(f"days of a token must be above 0 and at most 3660, were {days!r}.")
+            raise ParameterError(
+                f"The days until a token expires must be above 0 and at most 3660, were {days!r}."
+            )
         with self._transaction() as execute:
             if self._valid_tokens(execute, name, dataset):
                 raise ParameterError(
-                    f"{name!r} must have no valid token before a new one is created, and has one. Rotate it, "
-                    "or revoke it first."
+                    f"{name!r} has a valid token already. Replace it, or revoke it before you "
+                    "create a new one."
                 )
             for granted, role in (grants or {}).items():
                 self._put_grant(execute, name, granted, role)
@@ -153,7 +155,7 @@ class AccessStore:
         with self._transaction() as execute:
             tokens = self._valid_tokens(execute, name, dataset)
             if not tokens:
-                raise ParameterError(f"{name!r} must have a valid token to rotate, and has none. Create one.")
+                raise ParameterError(f"{name!r} has no valid token that could be replaced. Create a new one.")
             self._revoke(execute, name, dataset)
             last = tokens[-1]
             return self._issue(execute, name, dataset, last.expires - last.created)

@@ -214,7 +214,8 @@ class TokenAdmin:
             As for :meth:`create`, the same for all.
         """
         if len(set(names)) < len(names):
-            raise ParameterError("names of new tokens must all differ, and some do not. Give each once.")
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ParameterError(f"The names must all differ, and {twice!r} is there twice. Give it once.")
         made: dict[str, str] = {}
         try:
             for name in names:

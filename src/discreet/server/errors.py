@@ -117,7 +117,7 @@ ONLY_OPERATORS = ApiError(
 )
 FOREIGN_FORM = ApiError(
     code="forbidden",
-    message="This form was not sent from a page of this service.",
+    message="This form was not sent from a page of this service, or your session has changed since.",
     hint="Reload the page, and send the form from there.",
 )
 STOPPED = ApiError(
@@ -133,7 +133,7 @@ BUSY = ApiError(
 )
 TOO_MANY_JOBS = ApiError(
     code="busy",
-    message="You already have as many unfinished jobs as an analyst may have. Nothing was charged.",
+    message="You already have as many unfinished jobs as one analyst may have. Nothing was charged.",
     hint="Wait for one of them to finish, or cancel one.",
     headers={"Retry-After": "5"},
 )
@@ -162,7 +162,7 @@ LEDGER_UNAVAILABLE = ApiError(
 )
 FAILED = ApiError(
     code="failed",
-    message="Internal error. A charge that was already made remains; asking the same question again is free.",
+    message="Internal error. If the question was charged, the charge remains, and asking it again is free.",
     hint="Send the request_id to the operator of the service.",
 )
 NOT_JSON = ApiError(
@@ -199,7 +199,7 @@ NOT_FOUND = ApiError(
 NO_SUCH_DATASET = ApiError(
     code="not-found",
     message="There is no data set of this name, or it is not granted to you.",
-    hint="The list of data sets, /v1/datasets for programs, has those that are.",
+    hint="See the list of data sets, which programs get from /v1/datasets.",
 )
 NO_SUCH_JOB = ApiError(
     code="not-found",
@@ -231,8 +231,7 @@ def work_limited(seconds: int) -> ApiError:
     """Return the error for a caller whose work of this hour is used up, with the seconds to wait."""
     return ApiError(
         code="work-limited",
-        message="Your questions of the last hour have used up the computing time of one analyst. Nothing was "
-        "charged.",
+        message="Your questions have used up your computing time for this hour. Nothing was charged.",
         hint=f"Wait {seconds // 60} min, or ask for fewer expressions and cells at a time.",
         headers={"Retry-After": str(seconds)},
     )
@@ -296,8 +295,8 @@ def method_not_allowed(allowed: str) -> ApiError:
 
 
 _NOTHING_FITS = {
-    "own": "Nothing like it would fit any more. A curator can raise this limit.",
-    "total": "Nothing like it would fit any more. Answers that were paid for stay free.",
+    "own": "Not even a noisier answer would fit. A curator can raise this limit.",
+    "total": "Not even a noisier answer would fit. Answers that were paid for stay free.",
 }
 
 

@@ -113,7 +113,8 @@ class SavedQuestions:
         _check_title(title)
         if len(text) > _MOST_TEXT:
             raise ParameterError(
-                f"text of a saved question must have at most {_MOST_TEXT:,} characters, and has more."
+                f"The text of a saved question must have at most {_MOST_TEXT:,} characters, and this one has "
+                f"{len(text):,}. Shorten it."
             )
         name = f"{Stream().integer(128):032x}"
         with self._database.transaction() as execute:
@@ -126,7 +127,7 @@ class SavedQuestions:
                 raise _used(title)
             if len(titles) >= MOST_SAVED:
                 raise ParameterError(
-                    f"Saved questions must be at most {MOST_SAVED} on one data set, and you have as many. "
+                    f"You have saved {MOST_SAVED} questions on this data set, the most that it keeps. "
                     "Delete one first."
                 )
             execute(
@@ -164,12 +165,10 @@ def _question(row: tuple[Any, ...]) -> StoredQuestion:
 def _check_title(title: str) -> None:
     if not (0 < len(title) <= MOST_TITLE and title.isprintable() and title == title.strip()):
         raise ParameterError(
-            f"name of a saved question must be 1 to {MOST_TITLE} printable characters without spaces around "
-            "them, and is not."
+            f"The name of a saved question must have 1 to {MOST_TITLE} printable characters, and no space at "
+            "its beginning or end. Choose another name."
         )
 
 
 def _used(title: str) -> ParameterError:
-    return ParameterError(
-        f"name of a saved question must be new, and you have saved one as {title!r}. Choose another name."
-    )
+    return ParameterError(f"You have already saved another question as {title!r}. Choose another name.")

@@ -27,7 +27,15 @@ from discreet.server.errors import NOT_FOUND, ApiError, ApiException, api_error_
 from discreet.server.pages.answer import AnswerView, answer_view, csv_file, svg_file
 from discreet.server.pages.budget import budget_view, cost_in_currency, price_view
 from discreet.server.pages.columns import column_views, examples
-from discreet.server.pages.forms import AskForm, FieldError, FieldMessage, new_key, request_key
+from discreet.server.pages.forms import (
+    NO_MARGIN,
+    AskForm,
+    FieldError,
+    FieldMessage,
+    field_message,
+    new_key,
+    request_key,
+)
 from discreet.server.pages.history import (
     caller_budget,
     history_lines,
@@ -61,6 +69,7 @@ _EXACTNESS = {
     "mu": "its price: μ (Gaussian noise)",
     "epsilon": "its price: ε (Laplace noise)",
 }
+_INPUTS = {"text": "sql", "expression": "of", "where": "where", "privacy": "amount", "sd": "amount"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -416,10 +425,13 @@ def _field_messages(page_request: PageRequest, error: Exception) -> tuple[dict[s
         raise error
     if problem.code == "budget-exceeded":
         return {"amount": FieldMessage(problem.message, _budget_hint(problem))}, problem.status
-    message = problem.message
     if problem.code == "refused":
-        message = message.removesuffix(problem.hint).strip()
-    return {_problem_field(problem): FieldMessage(message, problem.hint)}, problem.status
+        message = problem.message.removesuffix(problem.hint).strip()
+        return {"sql": FieldMessage(message, problem.hint)}, problem.status
+    if problem.message.startswith("sd must be of one count or sum"):
+        return {"amount": NO_MARGIN}, problem.status
+    name, shown = field_message(problem, _INPUTS)
+    return {"amount" if problem.message.startswith("sd of") else name: shown}, problem.status
 
 
 def _budget_hint(problem: ApiError) -> str:
@@ -434,16 +446,6 @@ def _budget_hint(problem: ApiError) -> str:
         (currency,) = fits.keys() - {"kind", "delta"}
         most = f"At most {formatting.currency_symbol(currency)} = {fits[currency]:g}"
     return f"{NOTHING_CHARGED} {most} would fit into what you have left."
-
-
-def _problem_field(problem: ApiError) -> str:
-    if problem.code == "refused":
-        return "sql"
-    if problem.message.startswith(("sd must", "sd of")):
-        return "amount"
-    fields = [str(name).partition(".")[0] for name in problem.details.get("fields", ())]
-    inputs = {"text": "sql", "expression": "of", "where": "where", "privacy": "amount", "sd": "amount"}
-    return next((inputs[name] for name in fields if name in inputs), "form")
 
 
 # Small parts.

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 
 _WARN_SHARE, _BAD_SHARE = 0.75, 0.95  # shares spent above which a bar changes its color
 _USUAL_SHARE = 100  # queries that the suggested cost allows
-_PERCENTAGE = "The pool in which all costs add up; it is not epsilon divided by its limit."
+_PERCENTAGE = "The part of the budget that all charges together take. It is not epsilon divided by its limit."
 WHOSE = {"own": "your budget", "group": "your group's budget", "total": "the shared budget"}
 """Names of the budgets that a caller's queries are charged to."""
+SHARED_LIMIT = "only the shared limit"
+"""Limit of an analyst or a group that has none besides that of the data set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,10 +173,10 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
         amounts.append((f"Group {formatting.name(group['name'])} spent", format_spending(group)))
         if group["left"] is not None:
             amounts += [
-                ("Its limit", describe_promise(group["limit"])),
+                ("The group's limit", describe_promise(group["limit"])),
                 ("Left for the group", format_amounts(group["left"], up=False)),
             ]
-    amounts.append(("All together spent", format_spending(total)))
+    amounts.append(("All analysts spent", format_spending(total)))
     if total["left"] is not None:
         amounts += [
             ("The shared limit", describe_promise(total["limit"])),
@@ -182,7 +184,7 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
         ]
     if used is not None:
         amounts.append(("Used", describe_used(used, WHOSE[nearer])))
-        amounts.append(("What the percentage is of", _PERCENTAGE))
+        amounts.append(("What the percentage means", _PERCENTAGE))
     amounts.append(("If analysts share answers", accounts["collusion"]))
     amounts.append(("What the limit counts", accounts["composition"]))
     return BudgetView(
@@ -259,7 +261,9 @@ def price_view(price: Mapping[str, Any], budget: BudgetView, *, work: float = 0.
         amount=budget.price(price["cost"]),
         question=price["question"],
         sql=price["sql"],
-        work=f"It takes about {formatting.duration(work)} of work." if work and not is_free else "",
+        work=f"Answering takes about {formatting.duration(work)} of computing time."
+        if work and not is_free
+        else "",
         **_price_texts(price, budget),
     )
 
@@ -270,7 +274,7 @@ def _margin(price: Mapping[str, Any]) -> str:
     if margins:
         least, most = (number_with_margin(margin, margin) for margin in (min(margins), max(margins)))
         unit = price["columns"][0]["measure"]
-        return f"± {least} to {append_unit(most, unit)} by group, as you have counted them (95 %)"
+        return f"± {least} to {append_unit(most, unit)} by group, from your earlier counts (95 %)"
     rows = price["n_rows"]
     known = [column for column in price["columns"] if _column_margin(column) is not None]
     if not known:

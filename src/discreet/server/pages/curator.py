@@ -15,6 +15,7 @@ from discreet.report.charts.bars import spending_steps
 from discreet.server.api.curator_routes import describe_stopped
 from discreet.server.errors import ApiError, ApiException, curator_error
 from discreet.server.pages.budget import (
+    SHARED_LIMIT,
     account_bar,
     account_currency,
     format_spending,
@@ -35,6 +36,29 @@ _REFUSALS = 50
 PATIENCE = 1.0
 """Seconds that the page waits for an attack; after that it shows how far the attack is."""
 _MOST_ASKED = 160  # characters shown of a refused query; the audit log has more
+REASONS = {
+    "malformed": "request not readable",
+    "unauthorized": "no valid token",
+    "forbidden": "no permission",
+    "not-found": "unknown address",
+    "method-not-allowed": "unknown HTTP method",
+    "budget-exceeded": "too little budget left",
+    "key-reused": "key of another question",
+    "canceled": "canceled by the analyst",
+    "too-large": "request too large",
+    "unsupported-media": "request not in JSON",
+    "invalid": "wrong value in the request",
+    "refused": "question not understood",
+    "stopped": "data set stopped",
+    "busy": "too many questions at once",
+    "rate-limited": "too many requests",
+    "work-limited": "computing time of the hour used up",
+    "failed": "internal error",
+    "engine-failed": "database failed",
+    "interrupted": "service stopped",
+    "ledger-unavailable": "ledger unavailable",
+}
+"""Words for each error code, as the table of refused questions shows it."""
 _NOTHING, _HARDLY, _SOMEWHAT = 0.005, 0.05, 0.25  # relative decrease of a guess's error, for its description
 
 
@@ -115,13 +139,13 @@ def summary_tiles(
         spent,
         CuratorTile(kind="", title="Valid tokens", amount=f"{len(valid):,}", note=ending),
         CuratorTile(
-            kind="", title="Charges", amount=f"{charges:,}", note="paid for by noise; repeats are free"
+            kind="", title="Charges", amount=f"{charges:,}", note="repeated questions are not charged again"
         ),
         CuratorTile(
             kind="warn" if refusals else "ok",
             title="Refused",
             amount=f"{len(refusals):,}",
-            note="of at most the last 200",
+            note="only the latest 200 are counted",
         ),
     )
 
@@ -154,9 +178,7 @@ def _analyst(name: str, account: Mapping[str, Any]) -> AnalystView:
         name=name,
         charges=f"{int(account['spent']['charges']):,}",
         spent=format_spending(account),
-        left="no limit of their own"
-        if account["left"] is None
-        else format_amounts(account["left"], up=False),
+        left=SHARED_LIMIT if account["left"] is None else format_amounts(account["left"], up=False),
         bar=account_bar(account),
         share="" if share is None else f"{format_share(share)} spent",
     )
@@ -168,8 +190,8 @@ def refusal_lines(refusals: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]
         {
             "when": formatting.date(str(one["when"])),
             "who": one["who"] or "unknown",
-            "code": one["code"],
-            "what": formatting.shorten(one["asked"], _MOST_ASKED) if one["asked"] else "nothing readable",
+            "why": REASONS.get(one["code"], one["code"]),
+            "what": formatting.shorten(one["asked"], _MOST_ASKED) if one["asked"] else "not readable",
         }
         for one in refusals[:_REFUSALS]
     ]
@@ -284,7 +306,7 @@ async def attack(page_request: PageRequest) -> Response:
         try:
             page_request.target.attack(patience=PATIENCE)
         except ApiException as error:
-            return _page(page_request, notice=f"{error.error.message} Load the curator's page again later.")
+            return _page(page_request, notice=f"{error.error.message} Reload this page later.")
         return _page(page_request)
 
     return await page_request.middleware.run_long(work)

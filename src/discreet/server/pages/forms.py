@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from discreet.query.language import GroupKey
     from discreet.query.language.query import Query
     from discreet.schema import Column, Schema
+    from discreet.server.errors import ApiError
 
 VERBS = ("count", "sum", "mean", "median", "stddev")
 """Statistics that the form offers; all others are written as SQL."""
@@ -48,6 +49,32 @@ class FieldMessage:
 
     message: str
     hint: str
+
+
+NO_MARGIN = FieldMessage(
+    "A margin of error can be chosen for one count or one sum only: others depend on the number of rows.",
+    "Choose the price instead.",
+)
+"""Message about a margin that is requested of anything but one count or sum."""
+
+
+def field_message(problem: ApiError, inputs: Mapping[str, str]) -> tuple[str, FieldMessage]:
+    """Return the input of a form that an error is about, "form" if none, and the error in its words.
+
+    Parameters
+    ----------
+    problem : ApiError
+        Error response to the request that the form makes.
+    inputs : mapping of str to str
+        Names of inputs by the fields of the request.
+    """
+    for one in problem.details.get("problems", ()):
+        name = str(one["field"]).partition(".")[0]
+        if name in inputs:
+            # Beside its input it needs neither its name in a request nor a link to the reference.
+            text = str(one["message"])
+            return inputs[name], FieldMessage(f"{text[:1].upper()}{text[1:]}.", "")
+    return "form", FieldMessage(problem.message, problem.hint)
 
 
 class FieldError(Exception):
@@ -182,11 +209,7 @@ class AskForm:
         amount = _positive_number(self.amount)
         if self.exact == "margin":
             if self.source == "sentence" and self.verb not in ("count", "sum"):
-                raise FieldError(
-                    "amount",
-                    "The margin of error of this statistic depends on its number of rows.",
-                    "Choose its price.",
-                )
+                raise FieldError("amount", NO_MARGIN.message, NO_MARGIN.hint)
             return {"sd": amount / interval_width("gaussian")}
         return {"privacy": _promise(self.exact, amount)}
 

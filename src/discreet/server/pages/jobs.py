@@ -17,7 +17,15 @@ from discreet.server.errors import NOT_FOUND, ApiException, api_error_from
 from discreet.server.jobs import OPEN
 from discreet.server.pages.answer import AnswerView, answer_view, csv_file, svg_file
 from discreet.server.pages.budget import format_full_cost
-from discreet.server.pages.forms import MODELS, FieldError, FieldMessage, ModelForm, new_key, request_key
+from discreet.server.pages.forms import (
+    MODELS,
+    FieldError,
+    FieldMessage,
+    ModelForm,
+    field_message,
+    new_key,
+    request_key,
+)
 from discreet.server.pages.history import caller_budget, recall_own_answer
 from discreet.server.pages.page import redirect
 
@@ -36,6 +44,7 @@ _BADGES = {
     "canceled": "plain",
     "interrupted": "warn",
 }
+_STATES = {"canceling": "being canceled", "interrupted": "ended early"}  # words where the name is not plain
 _MOST_SHOWN = 20_000  # characters of a model that the page shows; the file has all of them
 
 
@@ -116,7 +125,7 @@ def job_view(job: StoredJob, base: str, now: float) -> JobView:
         href=f"{base}/jobs/{job.id}",
         question=f"Model: {MODELS[job.kind]}" if job.kind in MODELS else job.question,
         state=job.state,
-        badge=(_BADGES[job.state], job.state),
+        badge=(_BADGES[job.state], _STATES.get(job.state, job.state)),
         steps=_steps(job),
         done=min(job.done, planned),
         planned=planned,
@@ -227,8 +236,8 @@ def _refused_form(page_request: PageRequest, form: ModelForm, error: Exception) 
     if problem.code in ("failed", "unauthorized"):
         raise error
     page_request.middleware.metrics.count_refusal(problem.code)
-    errors = {"form": FieldMessage(problem.message, problem.hint)}
-    return _jobs_page(page_request, form, errors=errors, status=problem.status)
+    name, shown = field_message(problem, {"privacy": "model-amount", "parameters": "model-options"})
+    return _jobs_page(page_request, form, errors={name: shown}, status=problem.status)
 
 
 def _jobs_page(
@@ -300,7 +309,7 @@ def _model_view(page_request: PageRequest, answer: Mapping[str, Any]) -> ModelVi
     text = json.dumps(answer.get("fitted", answer), indent=2, ensure_ascii=False)
     parameters = answer.get("parameters") or {}
     return ModelView(
-        parameters=", ".join(f"{name} = {value}" for name, value in parameters.items()) or "the usual ones",
+        parameters=", ".join(f"{name} = {value}" for name, value in parameters.items()) or "the defaults",
         cost=format_full_cost(answer, caller_budget(page_request)),
         receipts=tuple(answer["receipts"]),
         json=formatting.shorten(text, _MOST_SHOWN) if len(text) > _MOST_SHOWN else text,

@@ -15,7 +15,13 @@ from discreet.server.api.curator_routes import describe_revoked
 from discreet.server.callers import EVERY, check_grant
 from discreet.server.dataset_config import Limit
 from discreet.server.errors import ApiError, ApiException, curator_error
-from discreet.server.pages.budget import account_bar, account_currency, format_spending, spent_share
+from discreet.server.pages.budget import (
+    SHARED_LIMIT,
+    account_bar,
+    account_currency,
+    format_spending,
+    spent_share,
+)
 from discreet.server.pages.page import PageRequest, redirect
 
 if TYPE_CHECKING:
@@ -31,8 +37,8 @@ _NOTICES = {
     "granted": "The role was granted.",
     "withdrawn": "The role was withdrawn. Open sessions have ended.",
     "revoked": "The token was revoked. Open sessions have ended.",
-    "limit": "The limit was changed. It counts from the next question on, for what was spent before too.",
-    "group": "The group was changed. It counts from the next question on.",
+    "limit": "The limit was changed. It holds from the next question on, and includes what was spent before.",
+    "group": "The group was changed. This holds from the next question on.",
 }
 
 
@@ -68,7 +74,7 @@ def token_lines(tokens: Sequence[Mapping[str, Any]]) -> list[TokenLine]:
     lines = [
         TokenLine(
             name=token["name"],
-            role=token["role"] or "nothing",
+            role=token["role"] or "no role",
             state=(kinds.get(token["state"], "plain"), token["state"]),
             created=_day(token["created"]),
             expires=_day(token["expires"]),
@@ -87,9 +93,9 @@ def allocation_line(account: Mapping[str, Any], among: str) -> AllocationLine:
     return AllocationLine(
         name=account["name"],
         among=among,
-        limit="none of its own" if limit is None else describe_promise(limit),
+        limit=SHARED_LIMIT if limit is None else describe_promise(limit),
         spent=format_spending(account),
-        left="as the data set" if account["left"] is None else format_amounts(account["left"], up=False),
+        left="what is left for all" if account["left"] is None else format_amounts(account["left"], up=False),
         bar=account_bar(account),
         share="" if share is None else f"{format_share(share)} spent",
     )
@@ -172,11 +178,13 @@ def _apply_allocation(page_request: PageRequest, fields: Mapping[str, str]) -> R
             case (("limit" | "no-limit"), ("analyst" | "group")):
                 limit = _limit(page_request, fields.get("amount", "")) if action == "limit" else None
                 if action == "limit" and limit is None:
-                    raise _invalid("A limit must be a number above 0.", "Or choose no limit of its own.")
+                    raise _invalid(
+                        "A limit must be a number above 0.", "To have none, choose Remove the limit."
+                    )
                 service.allocations.set_limit(curator, kind, whom, limit)
                 return _done(page_request, "limit")
             case (("limit" | "no-limit"), _):
-                raise _invalid("A limit must be of an analyst or a group.", "Choose one from the list.")
+                raise _invalid("A limit belongs to an analyst or a group.", "Choose one from the list.")
             case "join", _:
                 service.allocations.set_group(curator, name, group)
                 return _done(page_request, "group")
@@ -208,7 +216,9 @@ def _role(fields: Mapping[str, str]) -> Any:
 def _days(text: str) -> int:
     cleaned = text.strip()
     if not (cleaned.isascii() and cleaned.isdigit() and len(cleaned) < 6):
-        raise _invalid("The days until a token expires must be a whole number.", "Give a number such as 90.")
+        raise _invalid(
+            "The days until the token expires must be a whole number.", "Give a number such as 90."
+        )
     return int(cleaned)
 
 
@@ -222,7 +232,7 @@ def _limit(page_request: PageRequest, text: str) -> Any:
     except ValueError:
         amount = float("nan")
     if not 0 < amount < float("inf"):
-        raise _invalid("A limit must be a number above 0.", "Or leave it empty.")
+        raise _invalid("A limit must be a number above 0.", "Leave it empty for only the shared limit.")
     name, _, rest = _limit_kind(page_request)
     return Limit(**{name: amount, **rest}).promise(page_request.target.dataset.schema)
 
