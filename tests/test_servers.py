@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.report import chromium
 from tests.servers import cannot_start, required
 
 ROOT = Path(__file__).parents[1]
@@ -47,6 +48,18 @@ def test_a_run_without_java_fails_where_engines_are_promised(
     assert required() == promise
     with pytest.raises(pytest.fail.Exception, match=f"Spark is NOT TESTED: found no java; {promise} is set"):
         cannot_start("Spark", "found no java")
+
+
+def test_pages_are_not_taken_for_accessible_where_axe_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CI", "DISCREET_REQUIRE_ENGINES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(chromium, "AXE", None)
+    page = object.__new__(chromium.Browser)
+    with pytest.raises(pytest.skip.Exception, match="axe-core is NOT TESTED"):
+        page.violations()
+    monkeypatch.setenv("DISCREET_REQUIRE_ENGINES", "1")
+    with pytest.raises(pytest.fail.Exception, match="axe-core is NOT TESTED"):
+        page.violations()
 
 
 @pytest.mark.slow

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.servers import cannot_start
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -187,8 +189,10 @@ class Browser:
 
     def violations(self) -> list[str]:
         """Return the rules of axe that the page breaks, each with the elements that break it."""
+        if AXE is None:
+            cannot_start("axe-core", "axe_core_python is not installed (install discreet[dev])")
         if not self.run("typeof axe === 'object'"):
-            self.run(AXE.read_text(encoding="utf-8") if AXE is not None else "")
+            self.run(AXE.read_text(encoding="utf-8"))
         found = self.call(
             "Runtime.evaluate",
             expression="axe.run().then((done) => done.violations.map((one) => "

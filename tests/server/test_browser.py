@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from discreet.server.jobs import OPEN
-from tests.report.chromium import AXE, PROGRAM, Browser, browser
+from tests.report.chromium import PROGRAM, Browser, browser
 from tests.server.conftest import running
 from tests.server.test_jobs import Gate, created, gate
 from tests.server.test_pages_hostile import hostile_files
@@ -230,8 +230,7 @@ def test_suggestions_are_chosen_with_keys_and_columns_sort_the_rows(
     page.call("Input.insertText", text=" = ")
     page.call("Input.insertText", text="'T")
     page.wait(f"{shown} === \"'Thun'\"")
-    if AXE is not None:
-        assert page.violations() == []
+    assert page.violations() == []
     page.press("Escape", 27)
     assert page.run("document.getElementById('sql-suggestions').hidden") is True
     page.write("#sql", "count by city")
@@ -300,8 +299,7 @@ def test_a_job_is_followed_without_loading_its_page_again(
     gate.came.acquire()
     page.wait("document.querySelector('progress') !== null")
     page.run("window.stayed = true")
-    if AXE is not None:
-        assert page.violations() == []
+    assert page.violations() == []
     gate.open.set()
     page.wait("document.querySelector('[data-state]').dataset.state === 'done'")
     assert page.run("window.stayed") is True
@@ -394,7 +392,7 @@ def test_every_page_fits_narrow_and_wide_screens_and_can_be_read_light_and_dark(
             for dark in (False, True) if width in (390, 1280) else ():
                 page.media(dark=dark)
                 assert page.run(FAINT) == [], (path, width, dark)
-                assert AXE is None or page.violations() == [], (path, width, dark)
+                assert page.violations() == [], (path, width, dark)
         page.media()
         missing = 1 if path == "/datasets/nowhere" else 0
         assert len(page.complaints()) == missing, path
@@ -414,9 +412,8 @@ def test_the_search_for_faint_text_and_for_pages_that_are_too_wide_finds_them(
         })()"""
     )
     assert page.run(FAINT) == ["2.75 hard to read"]
-    if AXE is not None:
-        (broken,) = page.violations()
-        assert broken.startswith("color-contrast")
+    (broken,) = page.violations()
+    assert broken.startswith("color-contrast")
     assert page.run("document.documentElement.scrollWidth") > 1440
 
 
