@@ -331,7 +331,7 @@ def test_every_step_of_the_tutorial_works(tmp_path: Path) -> None:
             if service.stdout is not None:
                 service.stdout.close()
     checked, asked, attacked, ledger = said
-    assert "valid. The service would answer queries on uci-adult" in checked
+    assert "valid. The service would answer questions about uci-adult" in checked
     price, count, again = asked.splitlines()
     assert "0.1" in price
     value, margin = re.fullmatch(r"(\d+) ± (\d+)", count).groups()  # type: ignore[union-attr]

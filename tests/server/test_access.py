@@ -714,7 +714,7 @@ def test_a_browser_whose_token_is_revoked_while_it_asks_is_sent_to_the_door(
     monkeypatch.setattr(service.backend.dataset.database, "ask_task", revoking)
     form = {"csrf": csrf, "do": "ask", "source": "sql", "sql": "count where age > 40"}
     response = browser.post("/datasets/town/ask", data={**form, "exact": "mu", "amount": "0.1"})
-    assert (response.status_code, response.headers["location"]) == (303, "/login")
+    assert (response.status_code, response.headers["location"]) == (303, "/login?ended")
 
 
 # People who signed in through a provider.

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 )
 def test_whoever_is_not_logged_in_is_sent_to_the_door(shared_service: RunningService, path: str) -> None:
     response = Visitor(shared_service, None).client.get(path)
-    assert (response.status_code, response.headers["location"]) == (303, "/login")
+    door = "/login" if path == "/" else "/login?ended"
+    assert (response.status_code, response.headers["location"]) == (303, door)
 
 
 def test_every_wrong_token_gets_the_same_page(service: RunningService) -> None:
@@ -45,7 +46,9 @@ def test_a_session_is_a_strict_cookie_that_ends_with_logging_out(service: Runnin
     response = visitor.send(page, "/logout")
     assert response.headers["location"] == "/login"
     visitor.client.cookies.set("discreet", cookie)
-    assert visitor.client.get("/datasets/town").headers["location"] == "/login"
+    assert visitor.client.get("/datasets/town").headers["location"] == "/login?ended"
+    assert "your session has ended" in visitor.get("/login?ended").one("p", class_="note").text
+    assert not list(visitor.get("/login").all("p", class_="note"))
 
 
 def test_logging_in_sets_the_flags_of_the_cookie_and_shows_no_token(shared_service: RunningService) -> None:

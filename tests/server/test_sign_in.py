@@ -417,7 +417,7 @@ def test_a_person_who_is_removed_is_out_at_once(begun: Callable[..., Any], provi
         assert service.whole.access.are_valid([caller], "town") == [True]
         new = settings(sign_in=sign_in_settings(provider, subjects={"another": {"town": "analyst"}}))
         service.whole.change_datasets(Config.from_dict(new, service.folder), "opal")
-        assert client.get("/datasets/town").headers["location"] == "/login"
+        assert client.get("/datasets/town").headers["location"] == "/login?ended"
         assert service.whole.access.are_valid([caller], "town") == [False]
         assert service.whole.access.session(cookie) is None
         other = settings(sign_in=sign_in_settings(provider, client_id="another"))
@@ -466,7 +466,7 @@ def test_sessions_end_in_time(office: RunningService, monkeypatch: pytest.Monkey
     monkeypatch.setattr(office.whole.access._time, "_clock", lambda: now + 8 * 3600 - 60)
     assert client.get("/datasets/town").status_code == 200
     monkeypatch.setattr(office.whole.access._time, "_clock", lambda: now + 8 * 3600 + 60)
-    assert client.get("/datasets/town").headers["location"] == "/login"
+    assert client.get("/datasets/town").headers["location"] == "/login?ended"
 
 
 def test_the_browser_is_sent_nowhere_else(office: RunningService, provider: Provider) -> None:

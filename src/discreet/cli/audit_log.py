@@ -67,7 +67,9 @@ def rotate(config: ConfigFile = _DEFAULT) -> None:
         old = log.rotate()
         log.anchor(ledgers)
     write_out(
-        f"{log.path} goes on; the lines so far are in {old}.\n" if old else "The log has no line yet.\n"
+        f"The lines so far are in {old}; new ones go to {log.path}.\n"
+        if old
+        else "The log has no line yet, so there is nothing to rotate.\n"
     )
 
 
@@ -79,4 +81,4 @@ def begin(config: ConfigFile = _DEFAULT) -> None:
     settings = load_config(config)
     with open_ledgers(settings) as ledgers, closing(ServiceLog(settings.audit_log)) as log:
         log.begin(list(ledgers.values()), operator_name())
-    write_out(f"{log.path} was begun, and the ledgers say so.\n")
+    write_out(f"A new log was begun at {log.path}, and the ledgers record it.\n")

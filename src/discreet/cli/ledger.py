@@ -116,7 +116,7 @@ def export(
 def create(
     ledger: Place,
     epsilon: Annotated[float | None, typer.Option(help="Limit on all charges together.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Goes with --epsilon.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Delta of the limit; goes with --epsilon.")] = None,
     rho: Annotated[
         float | None,
         typer.Option(help=("Instead of --epsilon: a limit in zero-concentrated differential privacy.")),

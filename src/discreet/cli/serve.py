@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 def serve(
     config: Annotated[
-        Path, typer.Argument(help="A YAML file: see docs/howto/run-the-service.md.", metavar="CONFIG")
+        Path,
+        typer.Argument(
+            help="The configuration, a YAML file: see docs/howto/run-the-service.md.", metavar="CONFIG"
+        ),
     ],
     check: Annotated[
         bool,
@@ -27,9 +30,9 @@ def serve(
         ),
     ] = False,
 ) -> None:
-    """Answer analysts' queries on private tables over HTTP, under their budgets, until stopped.
+    """Answer analysts' questions about private tables over HTTP, under their budgets, until stopped.
 
-    Ctrl-C or SIGTERM stops it gracefully: running queries are finished, and no paid answer is lost.
+    Ctrl-C or SIGTERM stops it gracefully: open questions are answered, and no paid answer is lost.
     """
     if ready:
         from discreet.server.config import Config
@@ -38,10 +41,11 @@ def serve(
         settings = Config.load(config)
         probe(settings)
         write_out(
-            f"{config}: ready. The service answers queries on {_names(settings)} at {settings.listen}.\n"
+            f"{config}: ready. The service answers questions about {_names(settings)} at {settings.listen}.\n"
         )
         return
     if check:
+        from discreet.formatting import count_noun
         from discreet.server import preflight
 
         settings = preflight.check(config)
@@ -50,23 +54,25 @@ def serve(
 
             check_provider(settings)
         write_out(
-            f"{config}: valid. The service would answer queries on {_names(settings)} at {settings.listen}.\n"
+            f"{config}: valid. The service would answer questions about {_names(settings)} at "
+            f"{settings.listen}.\n"
         )
         write_out(
-            "Checked: tables, schemas, ledgers, access, audit log, jobs, room on disk and open files. "
-            "Nothing was changed.\n"
+            "Checked: tables, schemas, ledgers, access, audit log, jobs, disk space and the limit of open "
+            "files. Nothing was changed.\n"
         )
         if settings.sign_in is not None:
             write_out(
-                f"People would sign in through {settings.sign_in.issuer}, which answers: "
-                f"{len(settings.sign_in.subjects)} by subject, {len(settings.sign_in.groups)} groups.\n"
+                f"People would sign in through {settings.sign_in.issuer}, which can be reached. Admitted are "
+                f"{count_noun(len(settings.sign_in.subjects), 'subject')} and "
+                f"{count_noun(len(settings.sign_in.groups), 'group')}.\n"
             )
         return
 
     from discreet.server import app
 
     def print_address(address: str, service: "Service") -> None:
-        write_out(f"discreet answers queries on {_names(service.config)} at {address}\n")
+        write_out(f"discreet answers questions about {_names(service.config)} at {address}\n")
         valid = [token for token in service.tokens.list_tokens() if token["state"] == "valid"]
         if not any(token["role"] in ("curator", "operator") for token in valid):
             write_out(

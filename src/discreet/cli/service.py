@@ -20,7 +20,7 @@ _DEFAULT = Path("config.yaml")
 
 @app.command()
 def backup(
-    out: Annotated[Path, typer.Option(help="A folder that does not exist yet.")],
+    out: Annotated[Path, typer.Option(help="Folder for the backup; it must not exist yet.")],
     config: ConfigFile = _DEFAULT,
     json: Json = False,
 ) -> None:
@@ -62,9 +62,9 @@ def restore(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Put back what the service lacks; a ledger, a log or a store that is there is never set back.
+    """Restore what the service lacks; a ledger, a log or a store that exists is never set back.
 
-    Stop the service first. The configuration says where everything belongs.
+    Stop the service first. The configuration says where each part belongs.
     """
     from discreet.formatting import count_noun
     from discreet.server.health import require_stopped
@@ -84,7 +84,7 @@ def restore(
         }
     )
     for name, rows in restored.ledgers.items():
-        done = f"got {count_noun(rows, 'row')} from the backup" if rows else "was there, and lacks no row"
+        done = f"got {count_noun(rows, 'row')} from the backup" if rows else "lacks no row, and was kept"
         console.line(f"The ledger of {name} {done}.")
     for name, put_back in (
         ("audit log", restored.log),
@@ -93,19 +93,21 @@ def restore(
     ):
         console.line(f"{name}: {'restored' if put_back else 'kept as it was'}.")
     for change in restored.revoked:
-        console.line(f"After the backup {change}, says the audit log: this holds again.")
+        console.line(f"The audit log says that {change} after the backup. This was done again.")
     if restored.access:
-        console.line("List the tokens: one that was revoked after the backup may be valid again.")
-    console.line("Run `discreet serve CONFIG --check` before the start.")
+        console.line(
+            "Run `discreet token list`: a token that was revoked after the backup may be valid again."
+        )
+    console.line("Run `discreet serve CONFIG --check` before you start the service.")
 
 
 @app.command()
 def upgrade(
-    backup: Annotated[Path, typer.Option(help="A folder that does not exist yet, for a backup of it all.")],
+    backup: Annotated[Path, typer.Option(help="Folder for a backup of everything; it must not exist yet.")],
     config: ConfigFile = _DEFAULT,
     json: Json = False,
 ) -> None:
-    """Bring files of earlier versions to the formats of this one, after a backup; later ones are refused.
+    """Upgrade files of earlier versions to the formats of this one, after a backup; later ones are refused.
 
     Stop the service first.
     """
@@ -135,7 +137,10 @@ def upgrade(
         console.line(f"{store.key} {store.address}: format {store.written} is now format {store.known}.")
     if older:
         console.line(
-            f"The state before is in {backup}. Run `discreet serve CONFIG --check` before the start."
+            f"The state before the upgrade is in {backup}. Run `discreet serve CONFIG --check` before you "
+            "start the service."
         )
     else:
-        console.line("Everything has the formats of this version. Nothing was changed, and no backup made.")
+        console.line(
+            "Everything has the formats of this version. Nothing was changed, and no backup was made."
+        )

@@ -31,27 +31,30 @@ app = typer.Typer(
 ConfigFile = Annotated[
     Path, typer.Option("--config", help="The configuration of the service.", envvar="DISCREET_CONFIG")
 ]
-Name = Annotated[str, typer.Argument(help="Name of the bearer, whose queries are charged to it.")]
+Name = Annotated[str, typer.Argument(help="Name of the bearer, to which questions are charged.")]
 Names = Annotated[
     list[str],
-    typer.Argument(help="Names of the bearers, whose queries are charged to them.", metavar="NAME..."),
+    typer.Argument(help="Names of the bearers, to which their questions are charged.", metavar="NAME..."),
 ]
-Epsilon = Annotated[float | None, typer.Option(help="A limit for each name, inside that of the data set.")]
-Delta = Annotated[float | None, typer.Option(help="Goes with --epsilon.")]
+Epsilon = Annotated[float | None, typer.Option(help="Limit of each name, within that of the data set.")]
+Delta = Annotated[float | None, typer.Option(help="Delta of the limit; goes with --epsilon.")]
 Rho = Annotated[
-    float | None, typer.Option(help="Instead: a limit in zero-concentrated differential privacy.")
+    float | None,
+    typer.Option(help="Instead of --epsilon: a limit in zero-concentrated differential privacy."),
 ]
-Mu = Annotated[float | None, typer.Option(help="Instead: a limit in Gaussian differential privacy.")]
+Mu = Annotated[
+    float | None, typer.Option(help="Instead of --epsilon: a limit in Gaussian differential privacy.")
+]
 Queries = Annotated[int | None, typer.Option(help="With --epsilon and --delta: maximum number of queries.")]
 Role = Literal["analyst", "curator", "operator"]
 DatasetOption = Annotated[
     str | None,
     typer.Option(
         "--dataset",
-        help="Data set that is granted; '*' for all, also later ones. Not needed if there is one.",
+        help="Data set that is granted; '*' for all, also later ones. Not needed where there is only one.",
     ),
 ]
-RoleOption = Annotated[Role, typer.Option(help="What is granted; an operator has every data set.")]
+RoleOption = Annotated[Role, typer.Option(help="Role that is granted; an operator has every data set.")]
 _DEFAULT = Path("config.yaml")
 
 
@@ -89,7 +92,7 @@ def limit(
     config: ConfigFile = _DEFAULT,
     dataset: DatasetOption = None,
     group: Annotated[
-        bool, typer.Option("--group", help="The limit of a group, which its members share.")
+        bool, typer.Option("--group", help="Set the limit of a group, which its members share.")
     ] = False,
     epsilon: Epsilon = None,
     delta: Delta = None,
@@ -107,7 +110,9 @@ def limit(
     with _open_allocations(settings, entry) as allocations:
         promise = _limit(settings, entry.name, numbers)
         allocations.set_limit(operator_name(), "group" if group else "analyst", name, promise)
-    write_out(f"{name}: {'no limit of its own' if promise is None else promise} at {entry.name}.\n")
+    write_out(
+        f"{name}: {'only the limit of the data set' if promise is None else promise} at {entry.name}.\n"
+    )
 
 
 @app.command()
@@ -136,10 +141,10 @@ def list_(config: ConfigFile = _DEFAULT, json: options.Json = False) -> None:
     console.json({"tokens": rows})
     console.table(
         "",
-        ("name", "valid at", "roles", "made", "expires", "state"),
+        ("name", "valid at", "roles", "created", "expires", "state"),
         (
             (
-                t["name"], t["at"], _roles(t["roles"]) or "nothing",
+                t["name"], t["at"], _roles(t["roles"]) or "no role",
                 _day(t["created"]), _day(t["expires"]), t["state"],
             )
             for t in rows

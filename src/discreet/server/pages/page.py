@@ -58,7 +58,8 @@ _ASSETS = {
 }
 
 
-_WRONG = "This token is not valid."
+_WRONG = "This token is not valid. It may have expired or been replaced: ask a curator for a new one."
+_ENDED = "Log in to see this page. If you were logged in before, your session has ended."
 _EXPONENT = re.compile(r"(\d[\d.]*e-\d+)")
 _KEPT = "public, max-age=31536000, immutable"  # for a file whose address changes with its content
 _MAX_TOKEN = 256  # characters of a token that are looked at
@@ -136,12 +137,12 @@ def _escape_invisible(value: Any) -> Any:
 
 
 _TITLES = {
-    "not-found": "Nothing is here",
+    "not-found": "Page not found",
     "forbidden": "You do not have access to this page",
     "stopped": "All questions are stopped",
-    "busy": "One moment",
-    "rate-limited": "One moment",
-    "work-limited": "Enough for this hour",
+    "busy": "The service is busy",
+    "rate-limited": "Too many requests",
+    "work-limited": "No computing time left for this hour",
 }
 
 
@@ -314,7 +315,8 @@ def page_endpoint(
         except (DiscreetError, ApiException) as error:
             problem = curator_error(error) if role == "curator" else api_error_from(error)
             if problem is UNAUTHORIZED:
-                return redirect("/login")
+                # The first visit goes to "/"; at another page there was a session, or a link from somebody.
+                return redirect("/login" if request.url.path == "/" else "/login?ended")
             if problem.code == "failed":
                 raise
             page_request.middleware.metrics.count_refusal(problem.code)
@@ -329,12 +331,12 @@ def redirect(address: str) -> Response:
 
 
 async def login_page(page_request: PageRequest) -> Response:
-    """Return the login page."""
-    return login_response(page_request)
+    """Return the login page, which says after a redirect from a page why it is shown."""
+    return login_response(page_request, notice=_ENDED if "ended" in page_request.http.query_params else "")
 
 
 def login_response(
-    page_request: PageRequest, *, status: int = 200, failed: str = "", refused: str = ""
+    page_request: PageRequest, *, status: int = 200, notice: str = "", failed: str = "", refused: str = ""
 ) -> Response:
     """Return the login page.
 
@@ -344,13 +346,15 @@ def login_response(
         Request for the page.
     status : int
         HTTP status of the response.
+    notice : str
+        Sentence that says why the page is shown; empty if it was asked for.
     failed, refused : str
         Sentence that says why a token, or a sign-in through a provider, was refused; empty for neither.
     """
     sign_in = page_request.service.config.sign_in
     provider = "" if sign_in is None else urlsplit(sign_in.issuer).netloc
     return page_request.render(
-        "login.html.j2", status=status, failed=failed, refused=refused, provider=provider
+        "login.html.j2", status=status, notice=notice, failed=failed, refused=refused, provider=provider
     )
 
 
