@@ -155,7 +155,7 @@ def test_an_answer_is_withheld_while_the_data_set_is_stopped(service: RunningSer
     service.backend.stop(service.whole.access.find(service.tokens["cura"]))  # type: ignore[arg-type]
     page = visitor.get(place)
     owes_nothing(page)
-    assert "withheld" in page.text
+    assert "withholds the answer" in page.text
     assert not list(page.all(None, class_="answer"))
     assert visitor.client.get(f"{place}/answer.csv").status_code == 423
 
@@ -247,7 +247,7 @@ def job(**changed: Any) -> StoredJob:
         (
             {"state": "interrupted", "ended": 1090.0},
             "3 of 10 steps",
-            "sent 2 minutes ago, took 1 minute",
+            "sent 2 minutes ago, ended after 1 minute",
         ),
         ({"created": 1120.0}, "3 of 10 steps", "sent just now"),
     ],

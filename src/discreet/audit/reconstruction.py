@@ -23,7 +23,7 @@ from discreet.audit._linear_reconstruction import (
 )
 from discreet.audit.stored_answers import AnswerReader, NoiseSize, noise_alarms
 from discreet.errors import ParameterError, PromiseError, SelfAttackFailed
-from discreet.formatting import NO_BREAK, percent, plain_number
+from discreet.formatting import NO_BREAK, number, percent
 from discreet.privacy import NoPromise
 from discreet.privacy.rounding import exact, float_up
 
@@ -103,11 +103,12 @@ class ReconstructedColumn:
         else:
             unit = f" {guess.measure}" if guess.measure else ""
             text = (
-                f"{guess.column}: guessed to ± {guess.error:.4g}{unit}; ± {guess.without:.4g} without any "
-                f"answer, ± {self.alike:.4g} by what answers tell about others."
+                f"{guess.column}: guessed to ± {number(guess.error, digits=4)}{unit}; "
+                f"± {number(guess.without, digits=4)} without any answer, "
+                f"± {number(self.alike, digits=4)} by what answers tell about others."
             )
             if guess.floor is not None:
-                limit = f" No method can go below ± {plain_number(guess.floor, digits=4, rounding='down')}"
+                limit = f" No method can go below ± {number(guess.floor, digits=4, rounding='down')}"
         if limit:
             limit += " for a value that could be anybody's."
             if guess.floor is not None and guess.upper < guess.floor:

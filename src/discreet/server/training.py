@@ -25,7 +25,7 @@ def make_model(request: TrainRequest, schema: Schema, privacy: Promise | None) -
         if name not in names:
             close = nearest(name, names)
             raise ParameterError(
-                f"parameters of {request.kind} must be among {', '.join(names)}, and {name!r} is not."
+                f"Parameters of {request.kind} must be among {', '.join(names)}, and {name!r} is not."
                 + ("" if close is None else f" Did you mean {close}?")
             )
     parameters: dict[str, Any] = dict(request.parameters)

@@ -269,7 +269,7 @@ class ModelForm:
             if not part.strip():
                 continue
             if not (name and mark and value):
-                raise FieldError("options", "Write each option as name = value.", "n_clusters = 4")
+                raise FieldError("options", "Write each parameter as name = value.", "n_clusters = 4")
             try:
                 parameters[name] = json.loads(value)
             except ValueError:

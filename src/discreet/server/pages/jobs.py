@@ -148,7 +148,10 @@ def _steps(job: StoredJob) -> str:
 def _age(job: StoredJob, now: float) -> str:
     """Return when a job was sent, and how long it took if it has ended."""
     started = f"sent {_ago(now - job.created)}"
-    return started if job.ended is None else f"{started}, took {formatting.duration(job.ended - job.created)}"
+    if job.ended is None:
+        return started
+    how = "took" if job.state == "done" else "ended after"
+    return f"{started}, {how} {formatting.duration(job.ended - job.created)}"
 
 
 def _ago(seconds: float) -> str:
@@ -237,6 +240,8 @@ def _refused_form(page_request: PageRequest, form: ModelForm, error: Exception) 
         raise error
     page_request.middleware.metrics.count_refusal(problem.code)
     name, shown = field_message(problem, {"privacy": "model-amount", "parameters": "model-options"})
+    if problem.message.startswith("Parameters of"):
+        name = "model-options"
     return _jobs_page(page_request, form, errors={name: shown}, status=problem.status)
 
 

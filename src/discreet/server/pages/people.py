@@ -232,7 +232,7 @@ def _limit(page_request: PageRequest, text: str) -> Any:
     except ValueError:
         amount = float("nan")
     if not 0 < amount < float("inf"):
-        raise _invalid("A limit must be a number above 0.", "Leave it empty for only the shared limit.")
+        raise _invalid("A limit must be a number above 0.", "Or leave it empty.")
     name, _, rest = _limit_kind(page_request)
     return Limit(**{name: amount, **rest}).promise(page_request.target.dataset.schema)
 
