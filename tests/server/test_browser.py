@@ -233,6 +233,9 @@ def test_suggestions_are_chosen_with_keys_and_columns_sort_the_rows(
     assert page.violations() == []
     page.press("Escape", 27)
     assert page.run("document.getElementById('sql-suggestions').hidden") is True
+    page.write("#sql", "count where age > 3")
+    page.wait("performance.getEntriesByType('resource').some((one) => one.name.endsWith('age+%3E+3'))")
+    assert page.run("document.getElementById('sql-suggestions').hidden") is True
     page.write("#sql", "count by city")
     page.wait("document.getElementById('by1').value === 'city'")
     page.wait(READY)

@@ -53,7 +53,9 @@
 
     const show = (options) => {
       const typed = field.value.slice(start, field.selectionStart);
-      const fitting = options.filter((one) => one.toLowerCase().startsWith(typed.toLowerCase()) && one !== typed).slice(0, 12);
+      // Behind a number there is nothing to complete.
+      const fitting = !typed && /\d/.test(field.value.charAt(start - 1)) ? []
+        : options.filter((one) => one.toLowerCase().startsWith(typed.toLowerCase()) && one !== typed).slice(0, 12);
       list.replaceChildren(...fitting.map((text, i) => {
         const option = document.createElement("li");
         option.id = `${list.id}-${i}`;
