@@ -78,6 +78,7 @@ def test_a_number_is_rebuilt_from_weak_noise_and_not_from_much() -> None:
         assert wage.guess.measure == "EUR"
         assert wage.guess.floor is not None
         assert "EUR" in wage.sentence()
+        assert "± 28,730 by what answers tell" in dataclasses.replace(wage, alike=28_730.0).sentence()
         errors.append(wage.guess.error / wage.guess.without)
         assert 0 < wage.moved <= mu * len(crossings()) ** 0.5
     assert errors[0] < 0.15

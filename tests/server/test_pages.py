@@ -317,6 +317,13 @@ def test_a_price_that_no_request_may_have_is_told_in_the_words_of_the_form(
     assert read(sent.text).one(id="model-amount-problem").text == "It must be at most 1000000."
 
 
+def test_a_free_answer_has_no_heading_for_receipts(shared_service: RunningService) -> None:
+    visitor = Visitor(shared_service)
+    sent = visitor.send(visitor.get("/datasets/town"), "/datasets/town/ask", do="ask")
+    headings = [one.text for one in read(sent.text).one("dl", class_="receipt").all("dt")]
+    assert headings == ["Cost", "Budget"]
+
+
 @pytest.mark.parametrize(("changed", "field", "words"), WRONG)
 def test_a_mistake_is_told_beside_its_field_and_costs_nothing(
     shared_service: RunningService, changed: dict[str, str], field: str, words: str
