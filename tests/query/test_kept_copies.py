@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,8 @@ import numpy as np
 import pytest
 
 from discreet import Column, Database, GaussianDP, Ledger, Schema
-from discreet.errors import ParameterError
-from discreet.query.engines import _duckdb, _kept_copy
+from discreet.errors import ParameterError, SourceError
+from discreet.query.engines import _duckdb, _kept_copy, engine_for
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.tables import open_table, write_table
 
@@ -175,6 +176,75 @@ def test_a_file_that_was_just_written_or_changes_meanwhile_is_not_kept(
     monkeypatch.setattr(DuckDBEngine, "_curate", changing)
     Start(table)
     assert copies(table) == []
+
+
+class Shared:
+    """What a process finds that shares the rows of a table: its version, and whether it read the source."""
+
+    def __init__(self, table: Path, ledger: str = "a.ledger", schema: Schema = SCHEMA) -> None:
+        self.reads = 0
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self.reads += 1
+            return open_table(*args, **kwargs)
+
+        copy = table.parent / "shared" / "people.curated"
+        copy.parent.mkdir(exist_ok=True)
+        with pytest.MonkeyPatch.context() as patch, Ledger.open(table.parent / ledger) as charged:
+            patch.setattr(_duckdb, "open_table", counted)
+            engine = engine_for(table, shared=copy, secret=charged.secret())
+            with Database(table, schema=schema, ledger=charged, engine=engine) as db:
+                self.version = engine.version
+                self.answer = db.sum("x", privacy=PRIVACY)
+                self.cells = [np.concatenate(c).tolist() for c in zip(*engine.batches(["v0"]), strict=True)]
+
+
+def test_processes_share_the_rows_that_the_first_has_read_whatever_becomes_of_the_source(
+    tmp_path: Path,
+) -> None:
+    table = tmp_path / "people.parquet"
+    write_table(table, SCHEMA, [rows()])  # just now: no time of a file is compared
+    first = Shared(table)
+    table.unlink()
+    write_table(table, SCHEMA, [rows(400)])
+    second = Shared(table)
+    assert (first.reads, second.reads) == (1, 0)
+    assert second.version == first.version
+    assert second.cells == first.cells
+    assert second.answer.cached
+    (copy,) = tmp_path.glob("shared/*.curated")
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert struct.pack("<d", MARK) not in copy.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"ledger": "b.ledger"},
+        {"schema": Schema(columns=[Column("x", lower=0, upper=2), *SCHEMA.columns[1:]])},
+    ],
+)
+def test_a_shared_copy_under_another_schema_or_ledger_is_not_used(
+    tmp_path: Path, other: dict[str, Any]
+) -> None:
+    table = tmp_path / "people.parquet"
+    write_table(table, SCHEMA, [rows()])
+    Shared(table)
+    assert Shared(table, **other).reads == 1
+
+
+def test_a_shared_copy_for_which_there_is_no_room_is_refused_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "people.parquet"
+    write_table(table, SCHEMA, [rows()])
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(_kept_copy.SharedCopy, "_cipher", full)
+    with pytest.raises(SourceError, match="has room"):
+        Shared(table)
 
 
 def test_keeping_is_refused_where_no_later_start_would_find_the_copy(tmp_path: Path) -> None:

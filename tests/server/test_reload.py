@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -11,8 +13,11 @@ import pytest
 import yaml
 
 from discreet.ledger import Ledger
+from discreet.server import app
+from discreet.server.config import Config
 from discreet.server.query_service import QueryService
-from tests.server.conftest import configured, lines_of, running, write_table
+from discreet.server.service import Service
+from tests.server.conftest import ROWS, configured, lines_of, running, write_table
 from tests.server.processes import served
 from tests.server.test_many_tables import village
 
@@ -131,6 +136,33 @@ def test_what_runs_is_answered_before_the_table_is_closed(
     town.whole._retiring[0].join(60)
     with Ledger.open(town.folder / "village.ledger") as ledger:
         assert ledger.spent().charges == 1
+
+
+def test_a_data_set_that_processes_shared_is_read_anew_when_it_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_table(tmp_path)
+    entry = village(tmp_path)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(app.os, "kill", lambda *given: told.append(given))
+    monkeypatch.setenv(app.PARENT, "1")
+    config = configured(tmp_path, others={"village": entry}, workers=2)
+    with closing(Service(Config.load(config), shared=shared)) as service:
+        service.config_file = config
+        n_rows = service.datasets["village"].dataset.database.n_rows
+        assert n_rows is not None
+        configured(tmp_path, workers=2)
+        assert app.reload(service, "opal") == {"added": [], "retired": ["village"]}
+        assert told == [(1, signal.SIGHUP)]
+    lines = (tmp_path / "village.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "village.csv").write_text("".join(lines[:-5]))
+    (tmp_path / "town.csv").write_text((tmp_path / "town.csv").read_text().partition("\n")[0] + "\n")
+    config = configured(tmp_path, others={"village": entry}, workers=2)
+    with closing(Service(Config.load(config), shared=shared)) as service:
+        assert service.datasets["village"].dataset.database.n_rows == n_rows - 5
+        assert service.datasets["town"].dataset.database.n_rows == ROWS
 
 
 @pytest.mark.slow

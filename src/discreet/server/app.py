@@ -66,6 +66,9 @@ CONFIG = "DISCREET_SERVE_CONFIG"
 PARENT = "DISCREET_SERVE_PARENT"
 """Environment variable with the parent's process id, since the parent may end before a worker can ask."""
 
+SHARED = "DISCREET_SERVE_SHARED"
+"""Environment variable with the private folder in which worker processes share curated tables."""
+
 _SWITCH = 5e-4  # seconds that one thread computes while others wait: each commit to disk lets another one in
 _YOUNG_OBJECTS = 20_000  # objects made and not freed that start a garbage collection
 _KEEP_ALIVE = 30  # seconds that an idle connection stays open
@@ -103,6 +106,7 @@ def reload(service: Service, by: str) -> dict[str, list[str]]:
             raise ParameterError(str(problem)) from None  # an operator is told what is wrong with a new table
     for name in change["retired"]:
         service.audit_log.write("retire", dataset=name, who=by)
+        service.drop_shared_copy(name)
     os.kill(int(os.environ[PARENT]), signal.SIGHUP)
     return change
 
@@ -212,7 +216,7 @@ def worker() -> ServiceMiddleware:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="watch", daemon=True).start()
-    service = Service(Config.load(os.environ[CONFIG]))
+    service = Service(Config.load(os.environ[CONFIG]), shared=Path(os.environ[SHARED]))
     service.config_file = Path(os.environ[CONFIG])
     app = make_app(service)
     freeze_objects()
@@ -251,32 +255,31 @@ def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Service], None]
     # First the address, then the rows: large tables take minutes, and a port in use is reported at once.
     listener = _bind(config)
     log("reading", datasets=sorted(config.datasets))
-    try:
-        service = Service(config)
+    # Also when interrupted: the port becomes free for the next attempt.
+    with contextlib.closing(listener), contextlib.ExitStack() as folders:
+        shared = folders.enter_context(temporary_folder()) if config.workers > 1 else None
+        service = Service(config, shared=shared)
         service.config_file = Path(path)
-    except BaseException:
-        # Also when interrupted: the port becomes free for the next attempt.
-        listener.close()
-        raise
-    service.jobs.end_all()
-    _listen(listener, config)
-    scheme = "https" if config.tls is not None else "http"
-    host, port = listener.getsockname()[:2]
-    ready(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}", service)
-    # uvicorn raises a signal again once all is closed; ignored here, the process ends without a traceback.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
-    if config.workers == 1:
-        server = uvicorn.Server(uvicorn.Config(make_app(service), **_options(config)))
-        freeze_objects()
-        server.run(sockets=[listener])
-        if service.is_lost:
-            raise EngineFailed  # so that the process ends with an error, and a supervisor starts another
-        return
-    service.close()
-    os.environ[CONFIG], os.environ[PARENT] = os.fspath(path), str(os.getpid())
-    with temporary_folder() as counts:
-        os.environ[METRICS_FOLDER] = str(counts)
+        service.jobs.end_all()
+        _listen(listener, config)
+        scheme = "https" if config.tls is not None else "http"
+        host, port = listener.getsockname()[:2]
+        ready(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}", service)
+        # uvicorn raises a signal again once all is closed; ignored here, the process ends without a
+        # traceback.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
+        if shared is None:
+            server = uvicorn.Server(uvicorn.Config(make_app(service), **_options(config)))
+            freeze_objects()
+            server.run(sockets=[listener])
+            if service.is_lost:
+                raise EngineFailed  # so that the process ends with an error, and a supervisor starts another
+            return
+        service.close()
+        os.environ[CONFIG], os.environ[PARENT] = os.fspath(path), str(os.getpid())
+        os.environ[SHARED] = str(shared)
+        os.environ[METRICS_FOLDER] = str(folders.enter_context(temporary_folder()))
         uvicorn.run("discreet.server.app:worker", factory=True, fd=listener.fileno(), **_options(config))
 
 

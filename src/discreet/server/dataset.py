@@ -17,6 +17,7 @@ from discreet.pipeline.sources import find_schema, resolve_source
 from discreet.pipeline.table_registry import Recognition
 from discreet.query import Database, Sums
 from discreet.query.aggregates import aggregate_from_dict
+from discreet.query.engines import engine_for
 from discreet.query.execution import Slots
 from discreet.query.language import parse
 from discreet.query.language.query import build_query, parse_query
@@ -30,6 +31,7 @@ from discreet.server.work import WorkModel, measure_speed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from discreet.batching import QueryTask
     from discreet.privacy import Promise
@@ -57,6 +59,9 @@ class Dataset:
         Schema of the table, as :func:`load_schema` reads it.
     audit_log : ServiceLog
         Log that must agree with the ledger before anything is answered.
+    shared : Path, optional
+        File of the encrypted copy by which the processes of a service share the curated table; None for one
+        process alone, and where the configuration names a folder for such a copy.
 
     Attributes
     ----------
@@ -83,7 +88,14 @@ class Dataset:
         The table has no row.
     """
 
-    def __init__(self, config: Config, entry: DatasetConfig, schema: Schema, audit_log: ServiceLog) -> None:
+    def __init__(
+        self,
+        config: Config,
+        entry: DatasetConfig,
+        schema: Schema,
+        audit_log: ServiceLog,
+        shared: Path | None = None,
+    ) -> None:
         """Open ledger and database, and check the ledger against the registry and the audit log."""
         self.name = entry.name
         self._entry = entry
@@ -95,12 +107,17 @@ class Dataset:
             audit_log.confirm(self.name, self.ledger)
             recognition.require(new_ledger=entry.new_ledger)
             recognition.note(self.ledger)
+            source = resolve_source(entry.table)
+            engine = None
+            if shared is not None and entry.keep is None:
+                engine = engine_for(source, shared=shared, secret=self.ledger.secret())
             self.database = resources.enter_context(
                 closing(
                     Database(
-                        resolve_source(entry.table),
+                        source,
                         schema=schema,
                         ledger=self.ledger,
+                        engine=engine,
                         random_state=config.seed,
                         version=entry.version,
                         keep_ids=entry.keep_ids,

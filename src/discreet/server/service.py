@@ -35,6 +35,9 @@ class Service:
     ----------
     config : Config
         Configuration as the operator wrote it.
+    shared : Path, optional
+        Private folder in which the processes of this service share curated tables, encrypted; None for one
+        process.
 
     Attributes
     ----------
@@ -59,9 +62,10 @@ class Service:
     data set, or one that was set back to an earlier state, is refused at the start.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, shared: Path | None = None) -> None:
         """Open access store, audit log and data sets; close what was opened if one of them fails."""
         self.config = config
+        self._shared = shared
         self.config_file: Path | None = None
         self._changing = threading.Lock()
         self._retiring: list[threading.Thread] = []
@@ -80,7 +84,9 @@ class Service:
         opened: dict[str, DatasetService] = {}
         with ExitStack() as resources:
             for name, schema in schemas.items():
-                dataset = Dataset(config, config.datasets[name], schema, self.audit_log)
+                dataset = Dataset(
+                    config, config.datasets[name], schema, self.audit_log, self._shared_copy(name)
+                )
                 opened[name] = resources.enter_context(
                     closing(DatasetService(dataset, self.access, self.audit_log, config, self.tokens))
                 )
@@ -89,6 +95,15 @@ class Service:
                 )
             resources.pop_all()
         return opened
+
+    def _shared_copy(self, name: str) -> Path | None:
+        return None if self._shared is None else self._shared / f"{name}.curated"
+
+    def drop_shared_copy(self, name: str) -> None:
+        """Remove the rows that processes share of a data set, so that it is read anew if it comes back."""
+        copy = self._shared_copy(name)
+        if copy is not None:
+            copy.unlink(missing_ok=True)
 
     def change_datasets(self, config: Config, by: str) -> dict[str, list[str]]:
         """Open the data sets that a new configuration adds, and retire those that it no longer has.

@@ -15,7 +15,7 @@ from sqlglot import exp
 from discreet.batching import PACE
 from discreet.errors import SourceError, TableChanged
 from discreet.query.curation import TABLE, Curation, Version
-from discreet.query.engines._kept_copy import KeptCopy, KeptVersion
+from discreet.query.engines._kept_copy import KeptCopy, KeptVersion, SealedFile, SharedCopy
 from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches, stored_batches
 from discreet.query.language._sql import SqlText
 from discreet.tables import open_table
@@ -57,10 +57,13 @@ class DuckDBEngine(Engine):
         Secret of the ledger, from which the key of a kept copy follows.
     kept_version : KeptVersion, optional
         Place of the version of the rows: with it, only the columns that are stored are read. None reads all.
+    shared : Path, optional
+        File of the encrypted copy that processes of one service share: the first one that registers the
+        table makes it, and the others read it in place of the source. None shares nothing.
 
-    A table of up to 256 MB of curated cells stays in memory. A larger one goes to a file without a name,
-    which ends with the process or at :meth:`close`. Once it is filled the instance can reach no file, network
-    or extension any more, and its configuration is locked.
+    A table of up to 256 MB of curated cells stays in memory, unless a copy is kept or shared. Any other goes
+    to a file without a name, which ends with the process or at :meth:`close`. Once it is filled the instance
+    can reach no file, network or extension any more, and its configuration is locked.
 
     Privacy
     -------
@@ -82,10 +85,12 @@ class DuckDBEngine(Engine):
         keep: str | os.PathLike[str] | None = None,
         secret: bytes = b"",
         kept_version: KeptVersion | None = None,
+        shared: Path | None = None,
     ) -> None:
         """Open an instance of DuckDB in memory."""
         super().__init__()
         self._keep, self._secret, self._kept_version = keep, secret, kept_version
+        self._shared = shared
         self._connection = connect()
         # Opened now, because the progress bar cannot be put out once the configuration is locked: one for
         # passes that others wait for, and one for those of the background.
@@ -103,6 +108,10 @@ class DuckDBEngine(Engine):
         """
         if self._kept_version is not None:
             version = self._curate_stored(source, curation, self._kept_version)
+        elif self._shared is not None:
+            shared = SharedCopy(self._shared, self._secret, source, curation, salt)
+            with shared.lock():
+                version = self._find_kept(shared, source, salt)
         elif self._keep is None:
             version = self._curate(source, curation, salt)
         else:
@@ -119,8 +128,8 @@ class DuckDBEngine(Engine):
         self._connection.execute("SET GLOBAL lock_configuration = true")
         return version
 
-    def _find_kept(self, copy: KeptCopy, source: Any, salt: str) -> Version:
-        """Attach a copy that was kept of the same files; if there is none, fill the table and keep it."""
+    def _find_kept(self, copy: SealedFile, source: Any, salt: str) -> Version:
+        """Attach a copy that was kept of the same rows; if there is none, fill the table and keep it."""
         assert self.curation is not None
         with tempfile.TemporaryFile() as file:
             version = copy.read(file)
@@ -132,8 +141,13 @@ class DuckDBEngine(Engine):
         with _temporary_place() as folder, self._to_file(self.curation, folder) as held:
             version = self._curate(source, self.curation, salt)
             self._connection.execute("CHECKPOINT large")
-            copy.write(held, version)
-        return version
+            try:
+                copy.write(held, version)
+            except OSError as problem:
+                kind = type(problem).__name__
+            else:
+                return version
+        raise _no_room(kind)
 
     def _curate_stored(self, source: Any, curation: Curation, kept: KeptVersion) -> Version:
         """Fill the table from the stored columns alone; all are read, and the version kept, the first time.
@@ -170,7 +184,7 @@ class DuckDBEngine(Engine):
                 head.append(piece)
                 held += sum(values.nbytes for values in piece.values())
                 if held > _IN_MEMORY:
-                    if self._keep is None:
+                    if self._keep is None and self._shared is None:
                         with _temporary_place() as folder:
                             self._to_file(curation, folder).close()
                     break

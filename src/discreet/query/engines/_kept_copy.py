@@ -1,9 +1,10 @@
-"""What is kept, encrypted, of a curated table, so that the next start need not read its source again.
+"""What is kept, encrypted, of a curated table, so that its source need not be read again.
 
-A copy is one file of a folder that the operator names; a version is a small file beside the ledger. The key
-of such a file follows from the ledger's secret and a salt of its own; its first block says of which files, in
-which state, it was made. Blocks are sealed by AES-GCM under their number, whether they are the last, and the
-name of the file, so that none can be changed, moved or left out unnoticed.
+A copy is one file of a folder that the operator names, for the next start, or of a temporary one, for the
+processes of one service; a version is a small file beside the ledger. The key of such a file follows from
+the ledger's secret and a salt of its own. Its first block says of what it was made: of which files in which
+state, or for a service of which table. Blocks are sealed by AES-GCM under their number, whether they are the
+last, and the name of the file, so that none can be changed, moved or left out unnoticed.
 """
 
 from __future__ import annotations
@@ -113,8 +114,7 @@ class SealedFile:
 
     def write(self, held: BinaryIO, version: Version) -> None:
         """Keep the bytes of an open file, unless the source was written to meanwhile."""
-        newest = max(max(facts[2], facts[3]) for facts in self._manifest)
-        if newest > self._started - _SETTLED or not self.is_current():
+        if not self._may_be_kept():
             return
         draft = self._path.with_suffix(".part")
         with os.fdopen(os.open(draft, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o600), "wb") as file:
@@ -134,6 +134,11 @@ class SealedFile:
             file.flush()
             os.fsync(file.fileno())
             draft.replace(self._path)
+
+    def _may_be_kept(self) -> bool:
+        """Return whether a later look at the files would show any change since they were read."""
+        newest = max(max(facts[2], facts[3]) for facts in self._manifest)
+        return newest <= self._started - _SETTLED and self.is_current()
 
     def _cipher(self, salt: bytes) -> AESGCM:
         derived = HKDF(hashes.SHA256(), length=32, salt=salt, info=b"discreet kept copy")
@@ -182,6 +187,53 @@ class KeptCopy(SealedFile):
         layout = [curation.schema.digest, curation.ids, salt, duckdb.__version__, _MARK.decode()]
         layout.append(str(Path(source).absolute()))
         super().__init__(place / f"{_sealed_name(secret, 'kept copy', layout)}.curated", secret, files)
+
+
+class SharedCopy(SealedFile):
+    """One curated table in a private folder, for the processes of one service while it runs.
+
+    Parameters
+    ----------
+    path : Path
+        File of the copy, in a folder that is removed when the service ends.
+    secret : bytes
+        Secret of the ledger, from which the key of the copy follows.
+    source : Any
+        Table that was curated, by its path or address.
+    curation : Curation
+        Layout of the curated table.
+    salt : str
+        Salt that decides which rows of a unit are used.
+
+    Privacy
+    -------
+    See :class:`KeptCopy`. The copy is not compared with the source: the rows of a service are those of its
+    start, and a process that starts later has to answer about the same ones as the others.
+
+    Reference
+    ---------
+    docs/decisions/0176-processes-share-curated-rows.md.
+    """
+
+    def __init__(self, path: Path, secret: bytes, source: Any, curation: Curation, salt: str) -> None:
+        """Note of which table the copy is, in which layout."""
+        self._contents = [[str(source), curation.schema.digest, curation.ids, salt, duckdb.__version__]]
+        super().__init__(path, secret, ())
+
+    def _describe_files(self) -> list[list[Any]]:
+        """Return what the copy is of."""
+        return self._contents
+
+    def _may_be_kept(self) -> bool:
+        return True
+
+    @contextlib.contextmanager
+    def lock(self) -> Generator[None]:
+        """Wait until no other process reads the source to make this copy, and be the only one that may."""
+        handle = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o600)
+        with os.fdopen(handle) as file:
+            lock_file(file.fileno())
+            yield
 
 
 class KeptVersion(SealedFile):

@@ -27,6 +27,7 @@ from discreet.tables.sources import withhold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from sqlglot.expressions import Expr as Tree
 
@@ -420,8 +421,18 @@ def _dense(
     return cells
 
 
-def engine_for(source: Any) -> Engine:
-    """Return a new engine for a source: PostgreSQL and Spark by URL or frame, else DuckDB."""
+def engine_for(source: Any, *, shared: Path | None = None, secret: bytes = b"") -> Engine:
+    """Return a new engine for a source: PostgreSQL and Spark by URL or frame, else DuckDB.
+
+    Parameters
+    ----------
+    source : frame, path, URL or Spark data frame
+        Private rows, of a kind that the engine will read.
+    shared : Path, optional
+        File of the encrypted copy by which processes share the table of a DuckDB engine; None shares none.
+    secret : bytes
+        Secret of the ledger, from which the key of that copy follows.
+    """
     if isinstance(source, str) and source.startswith(("postgresql://", "postgres://")):
         from discreet.query.engines._postgres import PostgresEngine
 
@@ -433,7 +444,7 @@ def engine_for(source: Any) -> Engine:
         return SparkEngine()
     from discreet.query.engines._duckdb import DuckDBEngine
 
-    return DuckDBEngine()
+    return DuckDBEngine(shared=shared, secret=secret)
 
 
 def kernel_engine_for(source: Any) -> Engine:
