@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from starlette.routing import compile_path
 from typer.main import get_command
 
 from discreet.cli.main import build_app
-from discreet.server import monitoring, pages
+from discreet.server import connections, monitoring, pages
 from discreet.server.api import routes
 from discreet.server.config import Config, Limits, Tls
 from discreet.server.dataset_config import DatasetConfig, Limit
@@ -118,8 +118,35 @@ def test_the_compose_file_fits_the_files_that_it_names() -> None:
     assert int(service["stop_grace_period"].removesuffix("s")) > config.limits.seconds + 5
     assert database["networks"] == ["inside"]
     assert found["networks"]["inside"]["internal"] is True
-    named = {mount.split(":")[0] for one in (service, database) for mount in one["volumes"]}
+    named = {mount.split(":")[0] for one in found["services"].values() for mount in one["volumes"]}
     assert set(found["volumes"]) == {name for name in named if not name.startswith(".")}
+
+
+def test_prometheus_in_the_compose_file_reaches_the_service_and_has_its_files() -> None:
+    found = yaml.safe_load((EXAMPLES / "compose.yaml").read_text())["services"]
+    scraper = found["prometheus"]
+    told = yaml.safe_load((EXAMPLES / "prometheus.yml").read_text())
+    (job,) = told["scrape_configs"]
+    assert job["static_configs"][0]["targets"] == [Config.load(EXAMPLES / "compose-config.yaml").listen]
+    assert scraper["network_mode"] == found["discreet"]["network_mode"]  # where this address is the service
+    mounts = {target: source for source, target, *_ in (one.split(":") for one in scraper["volumes"])}
+    folder = PurePosixPath("/etc/prometheus")
+    assert f"--config.file={folder / 'prometheus.yml'}" in scraper["command"]
+    assert all((EXAMPLES / mounts[str(folder / name)]).is_file() for name in told["rule_files"])
+    assert mounts[str(folder / "prometheus.yml")] == "./prometheus.yml"
+    assert job["authorization"]["credentials_file"] in mounts
+    assert "--web.listen-address=127.0.0.1:9090" in scraper["command"]  # not open to others
+
+
+def test_the_proxy_limits_what_the_service_leaves_to_it() -> None:
+    proxy = (EXAMPLES / "nginx.conf").read_text()
+    limits = Config.load(EXAMPLES / "config.yaml").limits
+    assert re.findall(r"limit_conn addresses +(\d+);", proxy) == [str(limits.connections_per_address)]
+    for name in ("client_header_timeout", "client_body_timeout", "send_timeout"):
+        assert re.findall(rf"{name} +(\d+)s;", proxy) == [f"{connections.HEADER_SECONDS:.0f}"]
+    (files,) = re.findall(r"worker_rlimit_nofile (\d+);", proxy)
+    (held,) = re.findall(r"worker_connections (\d+);", proxy)
+    assert int(files) >= 2 * int(held) >= 2 * limits.connections
 
 
 def test_an_example_with_a_wrong_key_would_be_found(tmp_path: Path) -> None:

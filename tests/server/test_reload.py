@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -146,7 +147,7 @@ def test_a_data_set_that_processes_shared_is_read_anew_when_it_comes_back(
     shared = tmp_path / "shared"
     shared.mkdir()
     told: list[tuple[int, int]] = []
-    monkeypatch.setattr(app.os, "kill", lambda *given: told.append(given))
+    monkeypatch.setattr(os, "kill", lambda *given: told.append(given))
     monkeypatch.setenv(app.PARENT, "1")
     config = configured(tmp_path, others={"village": entry}, workers=2)
     with closing(Service(Config.load(config), shared=shared)) as service:
