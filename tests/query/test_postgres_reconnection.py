@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +13,19 @@ import psycopg
 import pytest
 
 from discreet.errors import EngineFailed, EngineUnavailable, SourceError, TableChanged
+from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP
 from discreet.query import Database, Gram
-from discreet.query.engines import _postgres
+from discreet.query.engines import _postgres, engine_for
 from discreet.query.engines._postgres import PostgresEngine
 from discreet.query.engines.base import ROWS
 from discreet.schema import Column, Schema
-from discreet.tables import write_table
+from discreet.tables import open_table, write_table
 from tests.postgres import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from discreet._types import AnyArray
 
@@ -99,6 +102,48 @@ def test_a_session_that_ends_between_or_during_questions_is_replaced(
         assert db.ledger.spent().charges == 2
     assert np.array_equal(found[0], wanted[0])
     assert np.array_equal(found[1], wanted[1])
+
+
+def test_processes_share_rows_that_are_loaded_whatever_becomes_of_the_source(
+    url: str, tmp_path: Path
+) -> None:
+    read = []
+
+    def share(ledger: str) -> tuple[Database, Any]:
+        def counted(*args: Any, **options: Any) -> Any:
+            read.append(ledger)
+            return open_table(*args, **options)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_postgres, "open_table", counted)
+            charged = Ledger.open(tmp_path / ledger)
+            engine = engine_for(url, shared=tmp_path / "people.curated", secret=charged.secret())
+            return Database(url, schema=SCHEMA, ledger=charged, engine=engine), engine
+
+    def cells(engine: PostgresEngine) -> list[Any]:
+        return sorted(
+            zip(
+                *(np.concatenate(one) for one in zip(*engine.batches(["v0", "c1"]), strict=True)), strict=True
+            )
+        )
+
+    db, engine = share("a.ledger")
+    first = db.sum("x", privacy=CLASSIC), engine.version, cells(engine)
+    db.close()
+    assert struct.pack(">d", 95 / 96) not in (tmp_path / "people.curated").read_bytes()
+    change(url, "DELETE FROM people WHERE age > 50")
+    db, engine = share("a.ledger")
+    second = db.sum("x", privacy=CLASSIC), engine.version, cells(engine)
+    assert second[0].cached
+    assert second[1:] == first[1:]
+    assert read == ["a.ledger"]
+    end_session(engine, url)
+    assert engine.run(lambda: cells(engine)) == first[2]  # of the copy again
+    db.close()
+    db, engine = share("b.ledger")
+    assert engine.version != first[1]
+    assert read == ["a.ledger", "b.ledger"]
+    db.close()
 
 
 def test_without_a_server_nothing_is_charged_and_what_was_paid_stays_free(

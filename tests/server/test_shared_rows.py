@@ -14,7 +14,7 @@ import pytest
 
 from discreet.ledger import Ledger
 from tests.server.conftest import ROWS, table, write_table
-from tests.server.processes import Served, served
+from tests.server.processes import Served, served, town_in_postgres
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,17 +23,21 @@ pytestmark = pytest.mark.slow
 
 _LONG = 300.0
 COUNT = {"kind": "count", "where": "age > 40", "privacy": {"kind": "zcdp", "rho": 1.0}}
-# The table is replaced after the service has read it, and before it starts its processes.
+# Half of the rows leave the table after the service has read it, and before it starts its processes.
 _SWAP = """
 import pathlib
 import discreet.server.app as app
 run = app.uvicorn.run
 def swap(*args, **options):
-    table = pathlib.Path({table!r})
-    table.write_text("".join(table.read_text().splitlines(keepends=True)[: {lines}]))
+    {swap}
     run(*args, **options)
 app.uvicorn.run = swap
 """
+_IN_FILE = "t = pathlib.Path({table!r}); t.write_text(''.join(t.read_text().splitlines(True)[:{lines}]))"
+_IN_POSTGRES = (
+    "import psycopg; c = psycopg.connect({url!r}, autocommit=True); "
+    "c.execute('DELETE FROM town WHERE age > 70'); c.close()"
+)
 
 
 @pytest.fixture
@@ -67,13 +71,20 @@ def answering(service: Served, token: str, known: set[int], count: int) -> tuple
     return seen - known, values
 
 
+@pytest.mark.parametrize("engine", ["duckdb", "postgresql"])
 def test_the_rows_are_read_once_and_are_the_same_in_every_process_for_good(
-    tmp_path: Path, temporary: Path
+    tmp_path: Path, temporary: Path, engine: str, request: pytest.FixtureRequest
 ) -> None:
     write_table(tmp_path)
-    service = Served(tmp_path, workers=2)
+    changed = {}
+    swap = _IN_FILE.format(table=str(tmp_path / "town.csv"), lines=ROWS // 2)
+    if engine == "postgresql":
+        url = request.getfixturevalue("postgres_url")
+        changed = {"table": town_in_postgres(url), "schema": "town.schema.yaml"}
+        swap = _IN_POSTGRES.format(url=url)
+    service = Served(tmp_path, workers=2, **changed)
     try:
-        service.start(_SWAP.format(table=str(tmp_path / "town.csv"), lines=ROWS // 2))
+        service.start(_SWAP.format(swap=swap))
         (token,) = service.tokens(1)
         first, values = answering(service, token, set(), 2)
         os.kill(min(first), signal.SIGKILL)  # the service starts another

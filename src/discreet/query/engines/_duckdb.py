@@ -16,7 +16,7 @@ from discreet.batching import PACE
 from discreet.errors import SourceError, TableChanged
 from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.engines._kept_copy import KeptCopy, KeptVersion, SealedFile, SharedCopy
-from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches, stored_batches
+from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches, no_room, stored_batches
 from discreet.query.language._sql import SqlText
 from discreet.tables import open_table
 from discreet.tables.arrow import ArrayStream, StreamBroken, read_stream
@@ -147,7 +147,7 @@ class DuckDBEngine(Engine):
                 kind = type(problem).__name__
             else:
                 return version
-        raise _no_room(kind)
+        raise no_room(kind)
 
     def _curate_stored(self, source: Any, curation: Curation, kept: KeptVersion) -> Version:
         """Fill the table from the stored columns alone; all are read, and the version kept, the first time.
@@ -226,7 +226,7 @@ class DuckDBEngine(Engine):
             kind = type(problem).__name__
         else:
             return file
-        raise _no_room(kind)
+        raise no_room(kind)
 
     def _attach(self, path: str, options: str) -> None:
         self._connection.execute(f"ATTACH {literal(path)} AS large ({options})")
@@ -248,7 +248,7 @@ class DuckDBEngine(Engine):
             return
         except duckdb.Error as problem:
             kind = type(problem).__name__
-        raise _no_room(kind)
+        raise no_room(kind)
 
     def _total(self, expression: Tree) -> Tree:
         condition = _counted_condition(expression)
@@ -301,14 +301,7 @@ def _temporary_place() -> Iterator[Path]:
         else:
             yield folder
             return
-    raise _no_room(kind)
-
-
-def _no_room(kind: str) -> SourceError:
-    return SourceError(
-        f"The curated table cannot be built: the engine stopped with {kind}. Check that the folder for "
-        "temporary files has room."
-    )
+    raise no_room(kind)
 
 
 class ArraysEngine(Engine):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import select
+import tempfile
 import threading
 import time
 from functools import partial
@@ -23,7 +24,8 @@ from discreet.errors import (
 )
 from discreet.noise import Stream
 from discreet.query.curation import TABLE, Curation, Version
-from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches
+from discreet.query.engines._kept_copy import SharedCopy
+from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches, no_room
 from discreet.query.language._sql import SqlText
 from discreet.tables import open_table
 from discreet.tables.postgres import Address, read_copy
@@ -31,17 +33,20 @@ from discreet.tables.sources import withhold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
     from typing import TypeVar
 
     import psycopg
     from sqlglot.expressions import Expr as Tree
 
     from discreet._types import AnyArray
+    from discreet.tables import Table
 
     T = TypeVar("T")
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
+_BLOCK = 2**20  # bytes that are read at once of a shared copy
 _TYPES = {"SMALLINT": "smallint", "INTEGER": "integer", "BIGINT": "bigint", "DOUBLE": "double precision"}
 _FORMATS = {"SMALLINT": ">i2", "INTEGER": ">i4", "BIGINT": ">i8", "DOUBLE": ">f8"}
 _WAITS = (0.0, 1.0, 2.0, 4.0)  # seconds before each try to connect again
@@ -60,6 +65,11 @@ class PostgresEngine(Engine):
         it is a temporary table, which no other session can see.
     timeout : float
         Seconds after which the server gives a question up.
+    shared : Path, optional
+        File of the encrypted copy of the curated rows that processes of one service share: the first one that
+        registers the table makes it, and the others load it in place of the source. None shares nothing.
+    secret : bytes
+        Secret of the ledger, from which the key of that copy follows.
 
     Privacy
     -------
@@ -70,7 +80,8 @@ class PostgresEngine(Engine):
 
     A connection that is lost is replaced: a temporary table is filled again from the source, one in a schema
     is compared with its hashes. If the rows are others, nothing is answered any more. While there is no
-    connection, questions are refused before they are charged.
+    connection, questions are refused before they are charged. With a shared copy, a temporary table is filled
+    again from that.
 
     Reference
     ---------
@@ -81,9 +92,18 @@ class PostgresEngine(Engine):
     fences: ClassVar[bool] = True
     row_seconds: ClassVar[float] = 6e-8
 
-    def __init__(self, url: str, *, into: str | None = None, timeout: float = 600.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        into: str | None = None,
+        timeout: float = 600.0,
+        shared: Path | None = None,
+        secret: bytes = b"",
+    ) -> None:
         """Connect to the server."""
         super().__init__()
+        self._shared, self._secret = shared, secret
         if not timeout > 0:
             raise ParameterError(f"timeout of PostgresEngine must be above 0 seconds, was {timeout!r}.")
         named = url if "table=" in url else f"{url}{'&' if '?' in url else '?'}table={TABLE}"
@@ -226,20 +246,18 @@ class PostgresEngine(Engine):
         from psycopg import sql
 
         tally = Tally(curation)
-        names = curation.identifiers()
-        kinds = {name: curation.kind(name) for name in names}
+        kinds = {name: curation.kind(name) for name in curation.identifiers()}
         columns = ", ".join(f"{name} {_TYPES[kind]} NOT NULL" for name, kind in kinds.items())
         where = sql.Identifier(self._into or "pg_temp", TABLE)
-        record = _record([_FORMATS[kind] for kind in kinds.values()])
         try:
-            with open_table(source, schema=curation.schema) as table, self._server.transaction():
+            with self._open_rows(source, curation, salt, tally) as rows, self._server.transaction():
                 self._server.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(where))
                 self._server.execute(sql.SQL("CREATE TABLE {} (" + columns + ")").format(where))
                 into = sql.SQL("COPY {} FROM STDIN (FORMAT binary)").format(where)
                 with self._server.cursor() as cursor, cursor.copy(into) as copy:
                     copy.write(_HEADER)
-                    for arrays in curated_batches(table, curation, tally, salt):
-                        copy.write(_pack_rows(record, [arrays[name] for name in names]))
+                    for packed in rows:
+                        copy.write(packed)
                     copy.write(_TRAILER)
                 if self.exposed:
                     self._keep_witness()
@@ -253,6 +271,33 @@ class PostgresEngine(Engine):
                 "with into=."
             ) from None
         return tally.version
+
+    @contextlib.contextmanager
+    def _open_rows(
+        self, source: Any, curation: Curation, salt: str, tally: Tally
+    ) -> Iterator[Iterator[bytes]]:
+        """Yield the curated rows as COPY takes them, from the source, or from the copy that is shared."""
+        with contextlib.ExitStack() as opened:
+            if self._shared is None:
+                table = opened.enter_context(open_table(source, schema=curation.schema))
+                yield _packed_batches(table, curation, salt, tally)
+                return
+            try:
+                file = opened.enter_context(tempfile.TemporaryFile())
+                shared = SharedCopy(self._shared, self._secret, source, curation, salt)
+                with shared.lock():
+                    version = shared.read(file)
+                    if version is None:
+                        with open_table(source, schema=curation.schema) as table:
+                            file.writelines(_packed_batches(table, curation, salt, tally))
+                        version = tally.version
+                        shared.write(file, version)
+                tally.version = version
+                file.seek(0)
+            except OSError as problem:
+                withhold(problem)
+                raise no_room(type(problem).__name__) from None
+            yield iter(partial(file.read, _BLOCK), b"")
 
     def _table(self) -> Tree:
         schema = exp.to_identifier(self._into or "pg_temp", quoted=True)
@@ -302,6 +347,14 @@ def _record(formats: Sequence[str]) -> np.dtype[Any]:
     for i, form in enumerate(formats):
         fields += [(f"l{i}", ">i4"), (f"v{i}", form)]
     return np.dtype(fields)
+
+
+def _packed_batches(table: Table, curation: Curation, salt: str, tally: Tally) -> Iterator[bytes]:
+    """Yield the rows of a table, curated and counted, a batch at a time as rows of binary COPY."""
+    names = curation.identifiers()
+    record = _record([_FORMATS[curation.kind(name)] for name in names])
+    for arrays in curated_batches(table, curation, tally, salt):
+        yield _pack_rows(record, [arrays[name] for name in names])
 
 
 def _pack_rows(record: np.dtype[Any], columns: Sequence[AnyArray]) -> bytes:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 from sqlglot import exp
 
-from discreet.errors import DataError, EngineFailed, TableChanged
+from discreet.errors import DataError, EngineFailed, SourceError, TableChanged
 from discreet.query._person_signs import ID_BITS
 from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.language import hoist
@@ -400,6 +400,14 @@ def repeated_ids(label: str, curation: Curation) -> DataError:
     )
 
 
+def no_room(kind: str) -> SourceError:
+    """Return the error for curated rows that do not fit on the disk."""
+    return SourceError(
+        f"The curated table cannot be built: the engine stopped with {kind}. Check that the folder for "
+        "temporary files has room."
+    )
+
+
 def _text(expression: Tree) -> Tree:
     """Return a large integer cast to text: drivers convert 128-bit integers to floats, or refuse."""
     return exp.Cast(this=expression, to=exp.DataType(this=exp.DataType.Type.TEXT))
@@ -429,14 +437,15 @@ def engine_for(source: Any, *, shared: Path | None = None, secret: bytes = b"") 
     source : frame, path, URL or Spark data frame
         Private rows, of a kind that the engine will read.
     shared : Path, optional
-        File of the encrypted copy by which processes share the table of a DuckDB engine; None shares none.
+        File of the encrypted copy by which processes share the curated rows, unless they are in Spark; None
+        shares none.
     secret : bytes
         Secret of the ledger, from which the key of that copy follows.
     """
     if isinstance(source, str) and source.startswith(("postgresql://", "postgres://")):
         from discreet.query.engines._postgres import PostgresEngine
 
-        return PostgresEngine(source)
+        return PostgresEngine(source, shared=shared, secret=secret)
     spark = isinstance(source, str) and source.startswith("spark://")
     if spark or type(source).__module__.startswith("pyspark."):
         from discreet.query.engines._spark import SparkEngine
