@@ -259,3 +259,14 @@ def test_a_ledger_that_forgets_the_group_passes_its_limit_and_is_found_out(
         ledger.charge(TENTH, owner="ann")  # the honest ledger refuses this one
         with pytest.raises(LedgerTampered, match="group:office"):
             ledger.check()
+
+
+def test_several_owners_get_a_limit_together_or_not_at_all() -> None:
+    ledger = Ledger.open(":memory:", owner_limit=TENTH)
+    ledger.set_owner_limit(["ann", "bob"], PureDP(epsilon=0.3))
+    left = [(ledger.remaining(owner) or {})["epsilon"] for owner in ("ann", "bob", "eve")]
+    assert left == pytest.approx([0.3, 0.3, 0.1])
+    rows = ledger.head
+    with pytest.raises(ParameterError, match="owner"):
+        ledger.set_owner_limit(["ann", "bob", ""], TENTH)
+    assert ledger.head == rows

@@ -20,7 +20,8 @@ from discreet.server.credentials import TokenAdmin
 from tests.server.conftest import settings, table, write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from discreet.privacy import Promise
@@ -105,7 +106,9 @@ class Served:
             access.close()
             log.close()
 
-    def _no_limit(self, by: str, dataset: str, name: str, limit: Promise) -> None:
+    def _no_limit(
+        self, by: str, dataset: str, names: Sequence[str], limit: Promise
+    ) -> AbstractContextManager[None]:
         raise AssertionError("no token here has a limit of its own")
 
     def start(self, before: str = "") -> None:

@@ -8,6 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from discreet.cli.main import build_app
+from discreet.errors import DiscreetError, SourceError
+from discreet.ledger import Ledger
+from discreet.ledger.audit_log import AuditLog
+from discreet.privacy import GaussianDP
+from discreet.server.access import AccessStore
 from discreet.server.config import Config
 from discreet.server.dataset import load_schema, open_ledger
 from tests.server.conftest import configured, lines_of
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
     from tests.server.conftest import RunningService
 
 ALLOCATIONS = "/v1/datasets/town/curator/allocations"
+KINDS = ("token created", "token revoked")
 SMALL = {"kind": "gaussian-dp", "mu": 0.1}
 BUDGET = "/v1/datasets/town/budget"
 
@@ -155,6 +161,59 @@ def test_tokens_for_several_names_are_created_together_or_not_at_all(service: Ru
         assert curator.post(many, json={"names": names}).status_code in (400, 409, 422)
     valid = {token["name"] for token in service.backend.tokens() if token["state"] == "valid"}
     assert valid == {"ana", "ben", "cura", "n1", "n2", "n3"}
+
+
+def access_of(service: RunningService, *names: str) -> list[Any]:
+    backend = service.backend
+    limits = [backend.dataset.accounting.account(name)["limit"] for name in names]
+    return [backend.access.grants(), len(backend.tokens()), limits]
+
+
+def full_disk(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def refused_store(*_: object, **__: object) -> None:
+    raise SourceError("access must be a file that can be written, and is not.")
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "error"),
+    [
+        (AuditLog, "write_all", full_disk),
+        (Ledger, "set_owner_limit", refused_store),
+        (AccessStore, "create_all", refused_store),
+    ],
+)
+def test_tokens_that_fail_change_no_role_no_limit_and_no_token(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch, where: Any, name: str, error: Any
+) -> None:
+    backend, tokens = service.backend, service.whole.tokens
+    backend.grant("test", "kim", "analyst")  # has a role without a token here
+    backend.allocations.set_limit("test", "analyst", "kim", GaussianDP(mu=0.3))
+    before = access_of(service, "kim", "new")
+    order: dict[str, Any] = {"at": "town", "dataset": "town", "role": "curator", "limit": GaussianDP(mu=0.1)}
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, error)
+        with pytest.raises(DiscreetError):
+            tokens.create_all("cura", ["kim", "new"], days=1, **order)
+    assert access_of(service, "kim", "new") == before
+    # A creation that is on record and took no effect is followed by a line that says so.
+    lines = [(line["event"], line.get("name")) for line in lines_of(service.whole.audit_log.path)]
+    created, revoked = (sorted(lines.count((kind, who)) for who in ("kim", "new")) for kind in KINDS)
+    assert created == revoked
+
+
+def test_a_name_that_is_refused_among_others_changes_nothing_for_them(service: RunningService) -> None:
+    backend = service.backend
+    backend.grant("test", "kim", "curator")
+    before = access_of(service, "kim", "new")
+    order = {"names": ["kim", "new", "ana"], "role": "analyst", "limit": {"kind": "gaussian-dp", "mu": 0.1}}
+    refused = service.client("cura").post("/v1/datasets/town/curator/tokens/many", json=order)
+    assert refused.status_code == 422
+    assert "'ana' has a valid token already" in refused.text
+    assert access_of(service, "kim", "new") == before
+    assert lines_of(service.whole.audit_log.path)[-1]["event"] == "granted"
 
 
 def test_the_command_line_changes_limits_and_groups(service: RunningService) -> None:

@@ -12,7 +12,7 @@ from discreet.cli import options
 from discreet.cli.console import Console, write_out
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
@@ -255,7 +255,7 @@ def _open_tokens(config: Path) -> "Iterator[tuple[TokenAdmin, Config]]":
         if not log.find_files():
             # The first line would begin another log, which the next start of the service would refuse.
             _require_no_other_log(settings, log)
-        yield TokenAdmin(access, log, partial(_set_limit, settings)), settings
+        yield TokenAdmin(access, log, partial(_keep_limits, settings)), settings
 
 
 def _require_no_other_log(settings: "Config", log: "ServiceLog") -> None:
@@ -294,10 +294,16 @@ def open_ledgers(settings: "Config") -> "Iterator[dict[str, Ledger]]":
         }
 
 
-def _set_limit(settings: "Config", by: str, dataset: str, name: str, limit: "Promise") -> None:
-    """Set the limit of one bearer in the ledger of a data set."""
-    with _open_allocations(settings, settings.datasets[dataset]) as allocations:
-        allocations.set_limit(by, "analyst", name, limit)
+@contextmanager
+def _keep_limits(
+    settings: "Config", by: str, dataset: str, names: "Sequence[str]", limit: "Promise"
+) -> "Iterator[None]":
+    """Set the limit of bearers in the ledger of a data set, and put back those before if the body fails."""
+    with (
+        _open_allocations(settings, settings.datasets[dataset]) as allocations,
+        allocations.keep_limits(by, names, limit),
+    ):
+        yield
 
 
 @contextmanager

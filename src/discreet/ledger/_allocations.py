@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.ledger._account import spending_under
 from discreet.ledger._caps import write_caps
+from discreet.ledger._charges import check_texts
 from discreet.ledger.records import (
     changed_mark,
     group_scope,
@@ -15,27 +16,29 @@ from discreet.ledger.records import (
     owner_scope,
 )
 from discreet.privacy.promises import promise_from_dict
-from discreet.privacy.receipt import canonical
+from discreet.privacy.receipt import canonical, now
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from discreet.ledger._caps import Caps
     from discreet.ledger.transaction import Transaction
 
 
 @dataclass(frozen=True, slots=True)
 class SetAllocation:
-    """Operation that sets the limit of an owner or of a group; what was spent stays spent.
+    """Operation that sets the limit of owners or of groups; what was spent stays spent.
 
     Attributes
     ----------
     kind : {"owner", "group"}
         Whether the limit is of one owner or of all members of a group together.
-    name : str
-        Name of the owner or of the group.
+    names : tuple of str
+        Names of the owners or of the groups, each of which gets the limit.
     caps : Caps or None
         Caps of the new limit; None is no limit beside that of the ledger.
     when : str
-        Universal time for the row.
+        Universal time for the rows.
 
     Privacy
     -------
@@ -45,21 +48,33 @@ class SetAllocation:
     """
 
     kind: str
-    name: str
+    names: tuple[str, ...]
     caps: Caps | None
     when: str
 
+    @classmethod
+    def prepare(cls, kind: str, name: str | Sequence[str], caps: Caps | None) -> SetAllocation:
+        """Return the operation for one name or several, which are checked, at the present time."""
+        names = tuple(name) if isinstance(name, list | tuple) else (name,)
+        for one in names:
+            check_texts(**{kind: one})
+        return cls(kind, names, caps, now())
+
     def __call__(self, transaction: Transaction) -> None:
-        """Record the limit, and put it in the place of the one before."""
-        scope = owner_scope(self.name) if self.kind == "owner" else group_scope(self.name)
-        owner = self.name if self.kind == "owner" else None
+        """Record the limits, and put each in the place of the one before."""
+        for name in self.names:
+            self._set(transaction, name)
+
+    def _set(self, transaction: Transaction, name: str) -> None:
+        scope = owner_scope(name) if self.kind == "owner" else group_scope(name)
+        owner = name if self.kind == "owner" else None
         charges = [
             tuple(map(promise_from_dict, content["promises"]))
             for _, content in iter_charges(transaction, owner, 0)
             if scope in content["scopes"]
         ]
         values = None if self.caps is None else self.caps.to_dict()
-        body: dict[str, Any] = {"type": f"{self.kind} limit", self.kind: self.name, "caps": values}
+        body: dict[str, Any] = {"type": f"{self.kind} limit", self.kind: name, "caps": values}
         row = transaction.append(self.when, canonical(body))
         if charges:
             transaction.put_mark(changed_mark(scope), row.seq)

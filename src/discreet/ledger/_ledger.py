@@ -292,14 +292,19 @@ class Ledger(LedgerReader):
         return unwrap(self.execute([self._operation(write)])[0])
 
     def set_owner_limit(
-        self, owner: str, limit: Promise | None, *, rule: Rule = "mixed", order: float | None = None
+        self,
+        owner: str | Sequence[str],
+        limit: Promise | None,
+        *,
+        rule: Rule = "mixed",
+        order: float | None = None,
     ) -> None:
         """Set the limit of one owner, or change it: an allocation inside the limit of the ledger.
 
         Parameters
         ----------
-        owner : str
-            Name of the owner, as for :meth:`charge`.
+        owner : str or sequence of str
+            Name of the owner, as for :meth:`charge`; several get the same limit each, all or none.
         limit : Promise, optional
             Limit of all charges of the owner, earlier ones included; None is no limit.
         rule, order
@@ -310,8 +315,7 @@ class Ledger(LedgerReader):
         Only the limit of the ledger is a promise, and it never changes. Once the limit of an owner was
         changed after a charge, :meth:`guarantee` of that owner is the ledger's.
         """
-        check_texts(owner=owner)
-        self._write(SetAllocation("owner", owner, make_caps(limit, rule, order), now()))
+        self._write(SetAllocation.prepare("owner", owner, make_caps(limit, rule, order)))
 
     def set_group_limit(
         self, group: str, limit: Promise | None, *, rule: Rule = "mixed", order: float | None = None
@@ -325,8 +329,7 @@ class Ledger(LedgerReader):
         limit, rule, order
             As for :meth:`set_owner_limit`, of all charges of its members while they are in it.
         """
-        check_texts(group=group)
-        self._write(SetAllocation("group", group, make_caps(limit, rule, order), now()))
+        self._write(SetAllocation.prepare("group", group, make_caps(limit, rule, order)))
 
     def set_group(self, owner: str, group: str | None) -> None:
         """Put an owner into a group, instead of the one before; later charges count against the group too.

@@ -6,7 +6,7 @@ import contextlib
 import json
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from discreet.errors import ParameterError
 from discreet.server.access_database import SteadyClock, open_access_database
@@ -112,12 +112,23 @@ class AccessStore:
     def create(
         self, name: str, *, days: float, dataset: str = EVERY, grants: Mapping[str, Role] | None = None
     ) -> str:
-        """Create a token and return it; it cannot be shown again.
+        """Create a token for one name and return it: see :meth:`create_all`."""
+        return self.create_all([name], days=days, dataset=dataset, grants=grants)[name]
+
+    def create_all(
+        self,
+        names: Sequence[str],
+        *,
+        days: float,
+        dataset: str = EVERY,
+        grants: Mapping[str, Role] | None = None,
+    ) -> dict[str, str]:
+        """Create a token for each name, all or none, and return them by name; they cannot be shown again.
 
         Parameters
         ----------
-        name : str
-            Name of the bearer, who is charged. At each `dataset` a name has at most one valid token: see
+        names : sequence of str
+            Names of the bearers, who are charged. At each `dataset` a name has at most one valid token: see
             :meth:`rotate`.
         days : float
             Days until the token expires, above 0 and at most 3660.
@@ -125,24 +136,40 @@ class AccessStore:
             Data set at which the token is valid. Whoever issues a token knows it, so one that the curator of
             a data set issues is valid there alone; ``"*"`` is for all that is granted to the bearer.
         grants : mapping of str to str, optional
-            Roles by data set that the name is given with it, as for :meth:`grant`; None for no new ones.
+            Roles by data set that each name is given with it, as for :meth:`grant`; None for no new ones.
         """
-        check_name(name)
-        for granted, role in (grants or {}).items():
-            check_grant(name, granted, role)
+        made: dict[str, str] = {}
+        with self._transaction() as execute:
+            self._check_new(execute, names, days, dataset, grants or {})
+            for name in names:
+                for granted, role in (grants or {}).items():
+                    self._put_grant(execute, name, granted, role)
+                made[name] = self._issue(execute, name, dataset, days * _DAY)
+        return made
+
+    def check_new(
+        self, names: Sequence[str], *, days: float, dataset: str, grants: Mapping[str, Role]
+    ) -> None:
+        """Refuse what :meth:`create_all` would refuse, and create nothing."""
+        with self._transaction() as execute:
+            self._check_new(execute, names, days, dataset, grants)
+
+    def _check_new(
+        self, execute: Execute, names: Sequence[str], days: float, dataset: str, grants: Mapping[str, Role]
+    ) -> None:
         if not (isinstance(days, int | float) and 0 < days <= 3660):
             raise ParameterError(
                 f"The days until a token expires must be above 0 and at most 3660, were {days!r}."
             )
-        with self._transaction() as execute:
+        for name in names:
+            check_name(name)
+            for granted, role in grants.items():
+                check_grant(name, granted, role)
             if self._valid_tokens(execute, name, dataset):
                 raise ParameterError(
                     f"{name!r} has a valid token already. Replace it, or revoke it before you "
                     "create a new one."
                 )
-            for granted, role in (grants or {}).items():
-                self._put_grant(execute, name, granted, role)
-            return self._issue(execute, name, dataset, days * _DAY)
 
     def rotate(self, name: str, dataset: str = EVERY) -> str:
         """Revoke the token of a name and return a new one with the same lifetime; its grants stay.
@@ -424,7 +451,7 @@ class AccessStore:
             rows = self._database.rows(f"{_IDENTITIES} WHERE name = ?", name)
             if not rows:
                 return None
-            self._identities[name] = _identity(rows[0])
+            self._identities[name] = Identity.from_row(rows[0])
         identity = self._identities[name]
         roles = None if self._sign_in is None else self._sign_in.roles(identity)
         if roles is None:
@@ -434,7 +461,10 @@ class AccessStore:
     def identities(self) -> list[tuple[Identity, float]]:
         """Return all people who ever signed in, each with the time of the last sign-in, by name."""
         with self._lock:
-            return [(_identity(row), row[4]) for row in self._database.rows(f"{_IDENTITIES} ORDER BY name")]
+            return [
+                (Identity.from_row(row), row[4])
+                for row in self._database.rows(f"{_IDENTITIES} ORDER BY name")
+            ]
 
     # Stop switches.
 
@@ -493,8 +523,3 @@ _SESSION = (
 )
 _IDENTITIES = "SELECT issuer, subject, display, member_of, latest FROM identities"
 _NO_TOKEN = StoredToken(0, "", EVERY, 0.0, 0.0, 0.0)
-
-
-def _identity(row: Sequence[Any]) -> Identity:
-    issuer, subject, display, groups, _ = row
-    return Identity(issuer, subject, display, tuple(json.loads(groups)))

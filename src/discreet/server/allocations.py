@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
+from discreet.errors import DiscreetError
+from discreet.ledger.records import owner_scope
 from discreet.server.callers import check_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
     from discreet.server.audit_log import ServiceLog
@@ -54,6 +59,30 @@ class Allocations:
         self._audit_log.write("limit set", who=by, dataset=self._entry.name, kind=kind, name=name, limit=text)
         change = self._ledger.set_owner_limit if kind == "analyst" else self._ledger.set_group_limit
         change(name, limit, rule=self._entry.rule, order=self._entry.order)
+
+    @contextmanager
+    def keep_limits(self, by: str, names: Sequence[str], limit: Promise) -> Iterator[None]:
+        """Set the limit of several analysts, all or none; if the body is refused, put back those before.
+
+        Parameters
+        ----------
+        by : str
+            Name of who does this, for the audit log.
+        names : sequence of str
+            Names of the analysts, each of whom gets the limit.
+        limit : Promise
+            New limit of each of them.
+        """
+        before = {name: self._ledger.charged_accounts(name)[owner_scope(name)].caps for name in names}
+        about = {"who": by, "dataset": self._entry.name, "kind": "analyst", "limit": str(limit)}
+        self._audit_log.write_all("limit set", [{**about, "name": name} for name in names])
+        self._ledger.set_owner_limit(names, limit, rule=self._entry.rule, order=self._entry.order)
+        try:
+            yield
+        except DiscreetError:
+            for name, caps in before.items():
+                self.set_limit(by, "analyst", name, None if caps is None else caps.limit)
+            raise
 
     def set_group(self, by: str, name: str, group: str | None) -> None:
         """Put an analyst into a group, instead of the one before; None takes the analyst out."""

@@ -172,6 +172,10 @@ class ServiceLog:
         """
         self._write([(event, facts)])
 
+    def write_all(self, event: str, facts: Iterable[dict[str, Any]]) -> None:
+        """Append several events of one kind, all or none, as :meth:`write` appends one."""
+        self._write([(event, one) for one in facts])
+
     def write_start(self, dataset: str, ledger: Ledger, **facts: Any) -> None:
         """Append that a data set is served, with the last row of its ledger, and anchor the log there.
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hmac
+from contextlib import ExitStack, suppress
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 from urllib.parse import urlsplit
 
-from discreet.errors import ParameterError
+from discreet.errors import DiscreetError, ParameterError
 from discreet.server.callers import EVERY, ROLES, check_grant, highest_role
 from discreet.server.errors import FOREIGN_FORM, ApiException
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from discreet.privacy import Promise
     from discreet.server.access import AccessStore
@@ -130,7 +132,7 @@ def is_same_origin(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 class TokenDetails(TypedDict, total=False):
-    """Keyword arguments of a new token; see :meth:`TokenAdmin.create`."""
+    """Keyword arguments of a new token; see :meth:`TokenAdmin.create_all`."""
 
     days: Required[float]
     at: str
@@ -148,84 +150,79 @@ class TokenAdmin:
         Store of tokens and grants.
     audit_log : ServiceLog
         Log in which each change is recorded.
-    set_limit : callable
-        Function of who does this, of the names of a data set and of a bearer and of a promise, which limits
-        the bearer there.
+    keep_limits : callable
+        Function of who does this, of the names of a data set and of bearers and of a promise, which limits
+        the bearers there; it returns a context that puts back the earlier limits if its body is refused.
     """
 
     def __init__(
-        self, access: AccessStore, audit_log: ServiceLog, set_limit: Callable[[str, str, str, Promise], None]
+        self,
+        access: AccessStore,
+        audit_log: ServiceLog,
+        keep_limits: Callable[[str, str, Sequence[str], Promise], AbstractContextManager[None]],
     ) -> None:
         self._access = access
         self._audit_log = audit_log
-        self._set_limit = set_limit
+        self._keep_limits = keep_limits
 
-    def create(
+    def create(self, by: str, name: str, **details: Unpack[TokenDetails]) -> str:
+        """Create a token and return it; it is shown once.
+
+        Parameters
+        ----------
+        by, name, **details
+            As for :meth:`create_all`, of one name.
+        """
+        return self.create_all(by, [name], **details)[name]
+
+    def create_all(
         self,
         by: str,
-        name: str,
+        names: Sequence[str],
         *,
         days: float,
         at: str = EVERY,
         dataset: str | None = None,
         role: Role = "analyst",
         limit: Promise | None = None,
-    ) -> str:
-        """Create a token and return it; it is shown once.
+    ) -> dict[str, str]:
+        """Create tokens for several names, all or none, and return them by name; they are shown once.
+
+        Nothing takes effect without its line in the audit log. What cannot be done for one name is refused
+        for all, and grants and limits stay as they were.
 
         Parameters
         ----------
         by : str
             Name of who does this, for the audit log.
-        name, days : str and float
-            Name of the bearer, and days until the token expires.
-        at : str
-            Data set at which the token is valid, as for :meth:`AccessStore.create`.
-        dataset, role : str
-            Data set and role that the bearer is granted with it; None for no new grant.
-        limit : Promise, optional
-            Limit of the bearer at `dataset`; None for the usual one.
-        """
-        grants: dict[str, Role] = {} if dataset is None else {dataset: role}
-        before = self._access.grants(name)[name]
-        token = self._access.create(name, days=days, dataset=at, grants=grants)
-        try:
-            if limit is not None and dataset is not None:
-                self._set_limit(by, dataset, name, limit)
-            self._audit_log.write(
-                "token created", who=by, name=name, at=at, dataset=dataset, role=role if grants else None
-            )
-        except BaseException:
-            # Also when interrupted: no token stays valid that has no limit and no line in the audit log.
-            self._access.revoke(name, at)
-            if dataset is not None and dataset not in before:
-                self._access.withdraw(name, dataset)
-            raise
-        return token
-
-    def create_all(self, by: str, names: Sequence[str], **details: Unpack[TokenDetails]) -> dict[str, str]:
-        """Create tokens for several names, all or none, and return them by name; they are shown once.
-
-        Parameters
-        ----------
         names : sequence of str
             Names of the bearers, each once.
-        by, **details
-            As for :meth:`create`, the same for all.
+        days : float
+            Days until the tokens expire.
+        at : str
+            Data set at which the tokens are valid, as for :meth:`AccessStore.create_all`.
+        dataset, role : str
+            Data set and role that each bearer is granted with it; None for no new grant.
+        limit : Promise, optional
+            Limit of each bearer at `dataset`; None for the usual one.
         """
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise ParameterError(f"The names must all differ, and {twice!r} is there twice. Give it once.")
-        made: dict[str, str] = {}
+        grants: dict[str, Role] = {} if dataset is None else {dataset: role}
+        self._access.check_new(names, days=days, dataset=at, grants=grants)
+        about = {"who": by, "at": at, "dataset": dataset, "role": role if grants else None}
+        self._audit_log.write_all("token created", [{**about, "name": name} for name in names])
         try:
-            for name in names:
-                made[name] = self.create(by, name, **details)
-        except BaseException:
-            # Also when interrupted: nobody has seen these tokens.
-            for name in made:
-                self.revoke(by, name, details.get("at", EVERY))
+            with ExitStack() as limits:
+                if limit is not None and dataset is not None:
+                    limits.enter_context(self._keep_limits(by, dataset, names, limit))
+                return self._access.create_all(names, days=days, dataset=at, grants=grants)
+        except DiscreetError:
+            undone = {"who": by, "at": at, "dataset": _known(at)}
+            with suppress(DiscreetError):  # what made the creation fail is reported
+                self._audit_log.write_all("token revoked", [{**undone, "name": name} for name in names])
             raise
-        return made
 
     def rotate(self, by: str, name: str, at: str = EVERY) -> str:
         """Replace the token of a name and return the new one; it is shown once."""

@@ -18,7 +18,8 @@ from discreet.server.errors import FORBIDDEN, NO_SUCH_DATASET, ApiException
 from discreet.server.jobs import JobStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from discreet.privacy import Promise
@@ -74,7 +75,7 @@ class Service:
             self.access = resources.enter_context(closing(AccessStore(config.access, sign_in=config.sign_in)))
             self.audit_log = resources.enter_context(closing(ServiceLog(config.audit_log)))
             self.jobs = resources.enter_context(closing(JobStore(config.jobs, clock=self.access.now)))
-            self.tokens = TokenAdmin(self.access, self.audit_log, self._set_limit)
+            self.tokens = TokenAdmin(self.access, self.audit_log, self._keep_limits)
             self.datasets = self._open(config, config.datasets)
             self._resources = resources.pop_all()
 
@@ -158,8 +159,10 @@ class Service:
             self.audit_log.anchor({leaving.name: leaving.dataset.ledger})
         leaving.close()
 
-    def _set_limit(self, by: str, dataset: str, name: str, limit: Promise) -> None:
-        self.datasets[dataset].allocations.set_limit(by, "analyst", name, limit)
+    def _keep_limits(
+        self, by: str, dataset: str, names: Sequence[str], limit: Promise
+    ) -> AbstractContextManager[None]:
+        return self.datasets[dataset].allocations.keep_limits(by, names, limit)
 
     def find(self, caller: Caller, name: str, role: Role = "analyst") -> DatasetService:
         """Return a data set for a caller who has a role on it, or a higher one.

@@ -19,7 +19,7 @@ from discreet.server.callers import EVERY, ROLES, Role
 from discreet.server.dataset_config import ConfigPart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 CALLBACK = "/sign-in/callback"
 """Path to which the provider sends a browser back."""
@@ -244,6 +244,12 @@ class Identity:
     subject: str
     display: str
     groups: tuple[str, ...] = ()
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> Identity:
+        """Return the person of a row of the access store: issuer, subject, name, groups as JSON, and more."""
+        issuer, subject, display, groups = row[:4]
+        return cls(issuer, subject, display, tuple(json.loads(groups)))
 
     @property
     def name(self) -> str:
