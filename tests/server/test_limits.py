@@ -13,9 +13,12 @@ import pytest
 from discreet.batching import Step
 from discreet.query import execution
 from discreet.query.aggregates import Dependence, DistinctUnits, Histogram, Marginals, NodeTables, TreeNode
+from discreet.server import middleware
 from discreet.server.errors import ApiException
 from discreet.server.limits import RateLimiter
+from discreet.server.work import WorkBudget, WorkModel
 from discreet.server.workers import FairThreadPool
+from tests.server.markup import Visitor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 PRIVACY = {"kind": "gaussian-dp", "mu": 0.1}
 COUNT = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
+KMEANS = {"kind": "kmeans", "privacy": PRIVACY, "parameters": {"n_clusters": 2, "max_iter": 4}}
 
 
 def test_a_bucket_gives_what_it_holds_and_fills_with_time() -> None:
@@ -432,3 +436,87 @@ def test_whoever_has_used_up_the_work_of_an_hour_is_refused_before_the_charge(
     assert service.client().post("/v1/datasets/town/preview", json=heavy(9)).status_code == 429
     assert service.backend.dataset.ledger.spent().charges == 1
     assert service.ask(COUNT, who="ben").status_code == 200
+
+
+def busy(
+    start: Callable[..., RunningService], patch: pytest.MonkeyPatch, **estimates: float
+) -> tuple[RunningService, WorkBudget]:
+    """Return a service whose callers have a second of work an hour, with fixed estimates, and its budget."""
+    budget = WorkBudget(1.0)
+    patch.setattr(time, "thread_time", lambda: 0.0)  # what a model computes by itself
+    patch.setattr(middleware, "WorkBudget", lambda _: budget)
+    service = start(limits={"per_minute": 100_000})
+    for name, seconds in estimates.items():
+        patch.setattr(WorkModel, name, lambda *_, _seconds=seconds, **__: _seconds)
+    return service, budget
+
+
+def test_the_steps_of_a_model_are_work_and_those_that_were_paid_for_are_less(
+    start: Callable[..., RunningService], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, budget = busy(start, monkeypatch, estimate_reading=0.01)
+    asked: list[int] = []
+
+    def estimate(model: WorkModel, **_: int) -> float:
+        asked.append(model.rows)
+        return 0.45 if model.rows else 0.01
+
+    monkeypatch.setattr(WorkModel, "estimate_question", estimate)
+    refused = service.ask(KMEANS)
+    assert refused.status_code == 429
+    error = refused.json()["error"]
+    assert (error["code"], error["hint"].partition(", ")[2]) == (
+        "work-limited", "and train it again: its earlier steps are free.",
+    )  # fmt: skip
+    assert service.backend.dataset.ledger.spent().charges == 2
+    asked.clear()
+    budget._levels.clear()  # an hour later
+    again = service.ask(KMEANS)
+    assert asked.count(0) == 2
+    assert again.status_code == 429
+    assert service.backend.dataset.ledger.spent().charges == 4
+
+
+def test_a_model_that_costs_nothing_more_is_not_trained_without_end(
+    start: Callable[..., RunningService], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, _ = busy(start, monkeypatch, estimate_question=0.06, estimate_reading=0.0)
+    statuses = [service.ask(KMEANS).status_code for _ in range(6)]
+    assert statuses[0] == 200
+    assert statuses[-1] == 429
+    job = service.client().post("/v1/datasets/town/jobs", json=KMEANS).json()
+    deadline = time.monotonic() + 60
+    while job["state"] in ("waiting", "running"):
+        assert time.monotonic() < deadline
+        job = service.client().get(f"/v1/datasets/town/jobs/{job['id']}").json()
+    assert (job["state"], job["error"]["code"]) == ("refused", "work-limited")
+    assert service.ask(COUNT, who="ben").status_code == 200
+
+
+def test_previews_saved_questions_and_made_up_rows_are_work(
+    start: Callable[..., RunningService], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, budget = busy(start, monkeypatch, estimate_planning=0.4, estimate_dummy=0.4)
+    save = {"title": "old", "text": "count where age > 60", "privacy": PRIVACY}
+    paths: list[tuple[str, str, Any]] = [
+        ("POST", "preview", COUNT), ("POST", "saved", save), ("GET", "dummy?n=5", None),
+    ]  # fmt: skip
+    client = service.client()
+    for method, path, body in paths:
+        budget._levels.clear()
+        statuses = [
+            client.request(method, f"/v1/datasets/town/{path}", json=body).status_code for _ in range(3)
+        ]
+        assert statuses == [200, 200, 429], path
+
+
+def test_trials_on_made_up_rows_are_work(
+    start: Callable[..., RunningService], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, _ = busy(start, monkeypatch, estimate_trial=0.4)
+    visitor = Visitor(service)
+    page = visitor.get("/datasets/town")
+    asked = {"source": "sql", "sql": "count where age > 30", "exact": "mu", "amount": "0.1", "do": "try"}
+    codes = [visitor.send(page, "/datasets/town/ask", **asked).status_code for _ in range(3)]
+    assert codes == [200, 200, 429]
+    assert service.backend.dataset.ledger.spent().charges == 0

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet.batching import QueryTask
+    from discreet.server.query_service import RunTask
 
 LONG = 20.0
 
@@ -280,7 +281,7 @@ def test_a_long_stretch_pauses_in_parts_and_longer_on_a_crowded_machine(
             used[0] += 1 / PART
         return answer
 
-    assert pool.paced_runner()(task()) == "answer"
+    assert pool.run_model("ana", lambda run: run(task())) == "answer"
     assert slept == pytest.approx([0.0, 0.0, 12.0, 12.0])
     give_way()
     assert len(slept) == 4
@@ -316,6 +317,50 @@ def test_whoever_has_used_up_the_work_of_an_hour_is_refused_before_anything_is_d
         assert refused.error.code == "work-limited"
         assert "Nothing was charged." in refused.error.message
     assert began == ["read", "charged", "read", "read", "charged"]
+    pool.close()
+
+
+def test_a_model_is_refused_before_the_step_that_has_no_work_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    used, paid = [0.0], []
+    monkeypatch.setattr(time, "thread_time", lambda: used[0])
+    pool = WorkerPool(1, 1, share=9, most=99, budget=WorkBudget(10.0))
+
+    def step(seconds: float) -> QueryTask[Any]:
+        yield declare_work(seconds)
+        paid.append(seconds)
+        return (yield Step(lambda items: list(items), seconds))
+
+    def train(run: RunTask) -> Any:
+        run(step(4.0))
+        used[0] += 3.0  # what the model computes by itself
+        run(step(1.0))
+        return run(step(4.0))
+
+    with pytest.raises(ApiException) as refused:
+        pool.run_model("eve", train)
+    assert refused.value.error.code == "work-limited"
+    assert "its earlier steps stay charged" in refused.value.error.message
+    assert paid == [4.0, 1.0]
+    assert pool.run_model("ben", lambda run: run(step(4.0))) == 4.0
+    with pytest.raises(ApiException) as refused:
+        pool.run_model("eve", lambda run: run(step(4.0)))
+    assert "Nothing was charged." in refused.value.error.message
+    pool.close()
+
+
+def test_what_a_model_computes_at_its_end_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = [0.0]
+    monkeypatch.setattr(time, "thread_time", lambda: used[0])
+    pool = WorkerPool(1, 1, share=9, most=99, budget=WorkBudget(10.0))
+
+    def train(_: RunTask) -> str:
+        used[0] += 25.0
+        return "model"
+
+    assert pool.run_model("eve", train) == "model"
+    with pytest.raises(ApiException) as refused:
+        pool.count_work("eve", 1.0)
+    assert refused.value.error.headers["Retry-After"] == str(96 * 60)  # -15 seconds to 1, at 10 in an hour
     pool.close()
 
 
@@ -362,11 +407,13 @@ def test_a_model_leaves_the_processor_to_others_for_what_it_computes_and_not_for
         used[0] += 2.0
         return (yield Step(engine, "answer"))
 
-    run = pool.paced_runner()
-    used[0] += 1.0
-    assert run(task()) == "answer"
-    used[0] += 3.0
-    assert run(task()) == "answer"
+    def train(run: RunTask) -> list[Any]:
+        used[0] += 1.0
+        first = run(task())
+        used[0] += 3.0
+        return [first, run(task())]
+
+    assert pool.run_model("ana", train) == ["answer", "answer"]
     assert slept == pytest.approx([4.0, 8.0, 12.0, 8.0])
     pool.close()
 

@@ -66,6 +66,7 @@ class SetAllocation:
             self._set(transaction, name)
 
     def _set(self, transaction: Transaction, name: str) -> None:
+        """Record the limit of one name, and count its charges under the new caps."""
         scope = owner_scope(name) if self.kind == "owner" else group_scope(name)
         owner = name if self.kind == "owner" else None
         charges = [

@@ -157,6 +157,7 @@ class AccessStore:
     def _check_new(
         self, execute: Execute, names: Sequence[str], days: float, dataset: str, grants: Mapping[str, Role]
     ) -> None:
+        """Refuse a wrong lifetime, name or role, and a name that has a valid token there."""
         if not (isinstance(days, int | float) and 0 < days <= 3660):
             raise ParameterError(
                 f"The days until a token expires must be above 0 and at most 3660, were {days!r}."

@@ -6,6 +6,7 @@ A :class:`Dataset` knows nothing of callers, tokens or HTTP. A service has one f
 from __future__ import annotations
 
 from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from discreet.server.api import requests
 from discreet.server.attack import BackgroundAttack
 from discreet.server.health import INTERVAL, Readiness
 from discreet.server.limits import check_aggregate_size, check_answer_size, check_query_size, query_size
-from discreet.server.work import WorkModel, measure_speed
+from discreet.server.work import WorkModel, declare_work, measure_speed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -164,6 +165,38 @@ class Dataset:
         """Return the seconds of work of a query: one pass over the rows for each statistic."""
         cells = query_size(query, self.database.curation)
         return self.work.estimate_question(sums=len(query.statistics), cells=cells)
+
+    def aggregate_work(
+        self,
+        question: Aggregate,
+        *,
+        privacy: Promise | None = None,
+        variance: float | None = None,
+        owner: str | None = None,
+        refines: str | None = None,
+        **_: Any,
+    ) -> float:
+        """Return the seconds of work of an aggregate of a model: no pass over the rows if it was paid for.
+
+        Parameters
+        ----------
+        question, privacy, variance, owner, refines
+            As for :meth:`~discreet.query.Database.is_free`; further options make no difference.
+        """
+        bound, _noise = self.database.cost_model.calibrate(question, privacy=privacy, variance=variance)
+        free = self.database.is_free(
+            question, privacy=privacy, variance=variance, owner=owner, refines=refines
+        )
+        work = replace(self.work, rows=0) if free else self.work
+        return work.estimate_question(sums=bound.wanted.width, cells=bound.size)
+
+    def trial_work(self, query: Query, rows: int) -> float:
+        """Return the seconds of work of a query to so many made-up rows."""
+        return self.work.estimate_trial(
+            values=rows * len(self.schema.columns),
+            sums=len(query.statistics),
+            cells=query_size(query, self.database.curation),
+        )
 
     def _query(self, request: Any) -> Query:
         """Return the query of a request, whichever of its forms it has."""
@@ -328,27 +361,27 @@ class RequestDatabase:
 
     Parameters
     ----------
-    database : Database
-        Database that answers; its aggregates are the same whichever column is predicted.
+    dataset : Dataset
+        Data set whose database answers; its aggregates are the same whichever column is predicted.
     schema : Schema
         Schema with the target of this request.
     before : callable
         Function called before every aggregate, with the number of those that were answered and the number of
         all that are planned; it raises if the caller may not ask any more.
     run : callable
-        Function that runs the task of one aggregate and returns its answer.
+        Function that runs the task of one aggregate, which declares its work, and returns its answer.
     """
 
     def __init__(
         self,
-        database: Database,
+        dataset: Dataset,
         schema: Schema,
         *,
         before: Callable[[int, int], None],
         run: Callable[[QueryTask[Any]], Any] = run_one,
     ) -> None:
         """Start with no aggregate answered."""
-        self._database = database
+        self._dataset = dataset
         self._before = before
         self._run = run
         self._answered = 0
@@ -356,18 +389,23 @@ class RequestDatabase:
 
     def ask(self, question: Aggregate, **options: Any) -> Answer:
         """Answer an aggregate, if the caller still may ask."""
-        answer: Answer = self._run(self.ask_task(question, **options))
+
+        def declared() -> QueryTask[Answer]:
+            yield declare_work(self._dataset.aggregate_work(question, **options))
+            return (yield from self.ask_task(question, **options))
+
+        answer: Answer = self._run(declared())
         return answer
 
     def ask_task(self, question: Aggregate, **options: Any) -> QueryTask[Answer]:
         """Return the task that answers an aggregate, if the caller still may ask."""
         self._before(self._answered, self._answered + 1 + len(options.get("plan", ())))
-        answer = yield from self._database.ask_task(question, **options)
+        answer = yield from self._dataset.database.ask_task(question, **options)
         self._answered += 1
         return answer
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._database, name)
+        return getattr(self._dataset.database, name)
 
 
 def load_schema(entry: DatasetConfig) -> Schema:

@@ -227,12 +227,27 @@ def rate_limited(seconds: int) -> ApiError:
     )
 
 
-def work_limited(seconds: int) -> ApiError:
-    """Return the error for a caller whose work of this hour is used up, with the seconds to wait."""
+def work_limited(seconds: int, *, begun: bool = False) -> ApiError:
+    """Return the error for a caller whose work of this hour is used up.
+
+    Parameters
+    ----------
+    seconds : int
+        Seconds to wait, in whole minutes.
+    begun : bool
+        Whether it ends a model of which earlier steps were charged.
+    """
+    message = "Your questions have used up your computing time for this hour. "
+    hint = f"Wait {seconds // 60} min, or ask for fewer expressions and cells at a time."
+    if begun:
+        message += "The model was not finished; its earlier steps stay charged."
+        hint = f"Wait {seconds // 60} min, and train it again: its earlier steps are free."
+    else:
+        message += "Nothing was charged."
     return ApiError(
         code="work-limited",
-        message="Your questions have used up your computing time for this hour. Nothing was charged.",
-        hint=f"Wait {seconds // 60} min, or ask for fewer expressions and cells at a time.",
+        message=message,
+        hint=hint,
         headers={"Retry-After": str(seconds)},
     )
 

@@ -371,9 +371,22 @@ class ServiceMiddleware:
         run = self._long_pool.run(_caller_name(), work)
         return await (self._await_with_timeout(run) if deadline else run)
 
-    def paced_runner(self) -> RunTask:
-        """Return the function that runs the query tasks of one model, with pauses while others are served."""
-        return self._workers.paced_runner()
+    async def run_model(self, train: Callable[[RunTask], T], *, deadline: bool = True) -> T:
+        """Train a model as long work, with pauses while others are served, and count it as work.
+
+        Parameters
+        ----------
+        train : callable
+            Function that trains it, given the function that runs its query tasks.
+        deadline : bool
+            As for :meth:`run_query`.
+        """
+        caller = _caller_name()
+        return await self.run_long(lambda: self._workers.run_model(caller, train), deadline=deadline)
+
+    def count_work(self, caller: Caller, seconds: float) -> None:
+        """Count work of a caller that is not a query, and refuse it once this hour's is used up."""
+        self._workers.count_work(caller.name, seconds)
 
     async def _await_with_timeout(self, awaitable: Awaitable[T]) -> T:
         try:

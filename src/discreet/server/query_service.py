@@ -336,7 +336,7 @@ class QueryService:
             if watch is not None:
                 watch(answered, planned)
 
-        return RequestDatabase(self.dataset.database, schema, before=before, run=run)
+        return RequestDatabase(self.dataset, schema, before=before, run=run)
 
     def check_running(self) -> None:
         """Refuse every request while a curator has stopped the data set."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+import threading
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -32,6 +33,8 @@ _QUESTION = 3e-3  # charge, pass, answer and log line of the smallest question
 _SUM = 5e-4  # an engine plans one sum or table
 _CELL = 2.5e-5  # noise, store and text of one number
 _CHARACTER = 6e-5  # an expression is read, bound and written as SQL, for one of its characters
+_TRIAL = 0.15  # a database of made-up rows is opened
+_VALUE = 2e-6  # one value of made-up rows is drawn, written or loaded
 
 LIGHT = 0.05
 """Seconds of work above which a question is heavy, unless the smallest one on its table takes as long."""
@@ -95,6 +98,26 @@ class WorkModel:
         """Return the seconds in which a request of so many characters is read and, if small, answered."""
         return self.smallest + self.speed * _CHARACTER * characters
 
+    def estimate_planning(self, characters: int) -> float:
+        """Return the seconds in which a request of so many characters is read and its cost computed."""
+        return self.speed * (_QUESTION + _CHARACTER * characters)
+
+    def estimate_dummy(self, values: int) -> float:
+        """Return the seconds in which so many values of made-up rows are drawn and sent."""
+        return self.speed * _VALUE * values
+
+    def estimate_trial(self, *, values: int, sums: int, cells: int) -> float:
+        """Return the seconds of a question to made-up rows.
+
+        Parameters
+        ----------
+        values : int
+            Number of values in the rows.
+        sums, cells
+            As for :meth:`estimate_question`.
+        """
+        return self.estimate_dummy(values) + self.speed * (_TRIAL + _SUM * sums + _CELL * cells)
+
     @property
     def light(self) -> float:
         """Seconds above which a question must not be answered together with small ones."""
@@ -150,6 +173,7 @@ class WorkBudget:
 
     def __init__(self, per_hour: float) -> None:
         self._capacity = per_hour
+        self._lock = threading.Lock()  # callers ask on the event loop, and their models on other threads
         self._levels: dict[str | None, tuple[float, float]] = {}
 
     def take(self, name: str | None, seconds: float, now: float | None = None) -> int | None:
@@ -164,16 +188,33 @@ class WorkBudget:
         now : float, optional
             Monotonic time; None takes that of the clock.
         """
+        with self._lock:
+            level, time_now = self._level(name, now)
+            needed = min(seconds, self._capacity)
+            if level < needed:
+                self._levels[name] = (level, time_now)
+                minutes = math.ceil((needed - level) * _HOUR / self._capacity / 60)
+                return 60 * max(1, minutes)
+            self._levels[name] = (level - needed, time_now)
+        return None
+
+    def take_done(self, name: str | None, seconds: float, now: float | None = None) -> None:
+        """Take work that was already done, even if the bucket has less: what comes next waits for it.
+
+        Parameters
+        ----------
+        name, seconds, now
+            As for :meth:`take`.
+        """
+        with self._lock:
+            level, time_now = self._level(name, now)
+            self._levels[name] = (level - seconds, time_now)
+
+    def _level(self, name: str | None, now: float | None) -> tuple[float, float]:
+        """Return what a caller's bucket holds now, and the time."""
         time_now = time.monotonic() if now is None else now
         level, since = self._levels.get(name, (self._capacity, time_now))
-        level = min(self._capacity, level + (time_now - since) * self._capacity / _HOUR)
-        needed = min(seconds, self._capacity)
-        if level < needed:
-            self._levels[name] = (level, time_now)
-            minutes = math.ceil((needed - level) * _HOUR / self._capacity / 60)
-            return 60 * max(1, minutes)
-        self._levels[name] = (level - needed, time_now)
-        return None
+        return min(self._capacity, level + (time_now - since) * self._capacity / _HOUR), time_now
 
 
 def texts_of(question: Any) -> Iterable[str]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet.batching import QueryTask, Step
+    from discreet.server.query_service import RunTask
     from discreet.server.work import WorkBudget
 
 T = TypeVar("T")
@@ -130,7 +131,7 @@ class WorkerPool:
         """
         if self._open[caller] >= self._share or self._open.total() >= self._most:
             raise ApiException(BUSY)
-        self._take_work(caller, work)
+        self.count_work(caller, work)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._open[caller] += 1
@@ -144,11 +145,36 @@ class WorkerPool:
                 self._set_timer(loop)
         return await future  # a caller who gives up cancels the future, and not the task
 
-    def _take_work(self, caller: str | None, seconds: float) -> None:
-        """Count work of a caller; raise ApiException if this hour's is used up."""
+    def count_work(self, caller: str | None, seconds: float, *, begun: bool = False) -> None:
+        """Count work of a caller before it is done.
+
+        Parameters
+        ----------
+        caller : str or None
+            Name under which it is counted.
+        seconds : float
+            Estimated seconds of it.
+        begun : bool
+            Whether it is a further step of a model, of which earlier ones were charged.
+
+        Raises
+        ------
+        ApiException
+            The caller's work of this hour is used up.
+        """
         wait = None if self._budget is None else self._budget.take(caller, seconds)
         if wait is not None:
-            raise ApiException(work_limited(wait))
+            raise ApiException(work_limited(wait, begun=begun))
+
+    def _find_refusal(
+        self, caller: str | None, seconds: float, *, begun: bool = False
+    ) -> ApiException | None:
+        """Count work as :meth:`count_work` does, and return the refusal if it is too much."""
+        try:
+            self.count_work(caller, seconds, begun=begun)
+        except ApiException as refusal:
+            return refusal
+        return None
 
     # Light queries, in batches.
 
@@ -235,11 +261,7 @@ class WorkerPool:
 
     def _count_declared(self, queued: _QueuedTask, step: Step) -> ApiException | None:
         """Count the work that a task declares beyond its estimate; return the refusal if it is too much."""
-        try:
-            self._take_work(queued.caller, max(0.0, step.item - queued.work))
-        except ApiException as refusal:
-            return refusal
-        return None
+        return self._find_refusal(queued.caller, max(0.0, step.item - queued.work))
 
     # Heavy queries, one at a time.
 
@@ -298,23 +320,43 @@ class WorkerPool:
             PACE.background = False
             del result  # an error's traceback holds this frame: leave no reference cycle
 
-    def paced_runner(self) -> Callable[[QueryTask[T]], T]:
-        """Return a function that runs one query task after the other on the thread of one model.
+    def run_model(self, caller: str | None, train: Callable[[RunTask], T]) -> T:
+        """Train a model on the present thread, and count its work.
 
-        It pauses for the time that the model computed between two of them, which it did from answers that
-        were paid for, and for that of each query's own planning.
+        What its steps declare is counted before they are charged, and what it computed by itself before the
+        next step, or at the end. It pauses for the time that it computed between two steps, which it did from
+        answers that were paid for, and for that of each query's own planning.
+
+        Parameters
+        ----------
+        caller : str or None
+            Name under which the work is counted.
+        train : callable
+            Function that trains the model, given the function that runs one query task after the other.
         """
-        last = time.thread_time()
+        last, begun = time.thread_time(), False
 
-        def run(task: QueryTask[T]) -> T:
-            nonlocal last
-            self._pause(time.thread_time() - last)
+        def declare(step: Step) -> ApiException | None:
+            return self._find_refusal(caller, step.item, begun=begun)
+
+        def run(task: QueryTask[Any]) -> Any:
+            nonlocal last, begun
+            used = time.thread_time() - last
+            last += used
+            self.count_work(caller, used, begun=begun)
+            self._pause(used)
             try:
-                return self._run_paced(task, lambda _: None)
+                answer = self._run_paced(task, declare)
             finally:
                 last = time.thread_time()
+            begun = True
+            return answer
 
-        return run
+        try:
+            return train(run)
+        finally:
+            if self._budget is not None:
+                self._budget.take_done(caller, time.thread_time() - last)
 
     def with_pauses(self, work: Callable[[], T]) -> Callable[[], T]:
         """Return work that sees no row, and pauses wherever it gives way while others are served."""

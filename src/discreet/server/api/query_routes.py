@@ -106,9 +106,8 @@ async def answer_request(
     """
     if isinstance(query, requests.TrainRequest):
         # Runs many queries one after the other, which would hold up a worker.
-        return await middleware.run_long(
-            lambda: _write(query.kind, target.ask(caller, query, watch=watch, run=middleware.paced_runner())),
-            deadline=deadline,
+        return await middleware.run_model(
+            lambda run: _write(query.kind, target.ask(caller, query, watch=watch, run=run)), deadline=deadline
         )
     task = _written(target, caller, query, key, watch)
     return await middleware.run_query(task, target.dataset.work, characters, deadline=deadline)
@@ -143,6 +142,7 @@ async def preview(request: Request, target: AnalystDataset) -> Response:
     middleware, model = middleware_of(request), target.dataset.work
     if model.estimate_reading(len(body)) > model.light:
         return json_response(await middleware.run_query(heavy_task(), model, len(body)))
+    middleware.count_work(caller, model.estimate_planning(len(body)))
     return json_response(await middleware.run_in_thread(work))
 
 
@@ -202,6 +202,7 @@ async def save_question(request: Request, target: AnalystDataset) -> Response:
     """Save a question."""
     middleware, caller, body = middleware_of(request), request.state.caller, await read_json(request)
     store = middleware.service.access.saved
+    middleware.count_work(caller, target.dataset.work.estimate_planning(len(body)))
 
     def work() -> bytes:
         order = requests.parse_request(_SAVE, body)
@@ -255,7 +256,8 @@ def saved_routes() -> list[APIRoute]:
         documented_route(
             f"{DATASET}/saved", save_question, "Save a question",
             description="Free: nothing is asked. Only you can see it; saved again unchanged, it stays one.",
-            method="POST", role="analyst", body="SaveRequest", codes=("refused", *READ_CODES),
+            method="POST", role="analyst", body="SaveRequest",
+            codes=("refused", "work-limited", *READ_CODES),
             model=SavedQuestionResponse,
         ),
         documented_route(

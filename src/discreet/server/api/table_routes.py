@@ -24,6 +24,7 @@ from discreet.server.api.route import (
     middleware_of,
     whole_number,
 )
+from discreet.server.dataset import MAX_DUMMY_ROWS
 from discreet.server.errors import FORBIDDEN, ApiException, InvalidRequest
 
 if TYPE_CHECKING:
@@ -154,16 +155,19 @@ async def dummy(
     request: Request, target: AnalystDataset, parameters: Annotated[DummyParameters, Query()]
 ) -> Response:
     """Return made-up rows."""
+    dataset, middleware = target.dataset, middleware_of(request)
+    values = min(parameters.n, MAX_DUMMY_ROWS) * len(dataset.schema.columns)
+    middleware.count_work(request.state.caller, dataset.work.estimate_dummy(values))
 
     def work() -> Response:
-        rows = target.dataset.dummy(parameters.n, parameters.seed)
+        rows = dataset.dummy(parameters.n, parameters.seed)
         if parameters.format == "csv":
             return csv_response(tuple(rows), zip(*rows.values(), strict=True), "dummy")
         return json_response(
             dump({"kind": "dummy", "n": parameters.n, "seed": parameters.seed, "rows": rows})
         )
 
-    return await middleware_of(request).run_in_thread(work)
+    return await middleware.run_in_thread(work)
 
 
 def _flatten(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,6 +211,6 @@ def table_routes() -> list[APIRoute]:
         documented_route(
             f"{DATASET}/dummy", dummy, "Dummy rows",
             description="Free: they are drawn from the schema alone, for trying out programs.",
-            role="analyst", model=responses.DummyResponse, as_csv=True,
+            role="analyst", codes=("work-limited",), model=responses.DummyResponse, as_csv=True,
         ),
     ]  # fmt: skip

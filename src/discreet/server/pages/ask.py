@@ -5,23 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-import numpy as np
 from starlette.responses import JSONResponse
 
 from discreet import formatting
 from discreet.errors import NOTHING_CHARGED, DiscreetError, ParameterError
 from discreet.privacy.rounding import four_digits
-from discreet.query import Database
 from discreet.query.intervals import interval_width
 from discreet.query.language.query import parse_stored_query
 from discreet.query.results import QueryResult
-from discreet.query.text_query import run_query
 from discreet.server.api import requests
-from discreet.server.api.bodies import query_response
 from discreet.server.api.job_routes import start_job
 from discreet.server.errors import NOT_FOUND, ApiError, ApiException, api_error_from
 from discreet.server.pages.answer import AnswerView, answer_view, csv_file, svg_file
@@ -44,20 +40,16 @@ from discreet.server.pages.history import (
     recall_own_answer,
 )
 from discreet.server.pages.page import PageRequest, redirect
+from discreet.server.pages.trial import run_trial
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from starlette.responses import Response
 
-    from discreet._types import AnyArray
-    from discreet.server.dataset_service import DatasetService
     from discreet.server.pages.history import PastAnswer
     from discreet.server.saved_questions import StoredQuestion
 
-_MOST_ROWS = 10_000
-_SEED = 1  # dummy rows are public anyway: dummy?seed=1 begins with these
-_NOTHING_SPENT = {"own": None, "total": None, "more": None, "nearer": None, "used": None, "takes": None}
 _RECENT = 12  # charges that the page lists
 LONG_WORK = 2.0
 """Estimated seconds of work from which on the page offers to answer a query as a job."""
@@ -115,7 +107,7 @@ def saved_form(page_request: PageRequest, question: StoredQuestion) -> AskForm:
 def is_free(page_request: PageRequest, form: AskForm) -> bool:
     """Return whether the query of a form would be answered without a charge; False if it is refused."""
     try:
-        request = _parse(form.request(page_request.target.dataset.schema))
+        request = _parse_form(page_request, form)
         preview = page_request.target.preview(page_request.caller, request)
     except (FieldError, DiscreetError, ApiException):
         return False
@@ -203,7 +195,7 @@ async def _start_job(page_request: PageRequest, form: AskForm, fields: Mapping[s
         request = form.request(page_request.target.dataset.schema)
         # What can be refused before a row is read is refused here, at the field.
         await page_request.run_in_thread(
-            lambda: page_request.target.preview(page_request.caller, _parse(request))
+            lambda: page_request.target.preview(page_request.caller, _parse_form(page_request, form))
         )
         body, key = json.dumps(request).encode(), request_key(fields.get("key", ""), request)
         job = await start_job(page_request.http, page_request.target, body, key=key)
@@ -216,7 +208,7 @@ def _save(page_request: PageRequest, form: AskForm, title: str) -> Response:
     """Save the query of a form under a title, or show the form with the error; nothing is asked."""
     try:
         request = form.request(page_request.target.dataset.schema)
-        text = str(page_request.target.dataset.parse_query(_parse(request)))
+        text = str(page_request.target.dataset.parse_query(_parse_form(page_request, form)))
         price = {name: value for name, value in request.items() if name in ("privacy", "sd")}
         try:
             page_request.service.access.saved.save(
@@ -321,7 +313,7 @@ def _ask_page(
     messages = dict(errors or {})
     if with_price and not messages:
         try:
-            request = _parse(form.request(page_request.target.dataset.schema))
+            request = _parse_form(page_request, form)
             preview = service.preview(page_request.caller, request)
             price = price_view(preview, budget, work=_long_work(page_request, request))
         except (FieldError, DiscreetError, ApiException) as error:
@@ -348,7 +340,7 @@ def _ask_page(
 def _preview(page_request: PageRequest, form: AskForm) -> dict[str, Any]:
     """Return cost and reading of the query in a form, or its errors, as JSON values."""
     try:
-        request = _parse(form.request(page_request.target.dataset.schema))
+        request = _parse_form(page_request, form)
         preview = page_request.target.preview(page_request.caller, request)
     except (FieldError, DiscreetError, ApiException) as error:
         messages, _ = _field_messages(page_request, error)
@@ -371,38 +363,9 @@ def _long_work(page_request: PageRequest, request: Any) -> float:
     return seconds if seconds >= LONG_WORK else 0.0
 
 
-def _run_trial(service: DatasetService, request: Any) -> dict[str, Any]:
-    """Answer a parsed request from dummy rows of its data set, with the noise that it would get.
-
-    Privacy
-    -------
-    The rows are drawn from the schema alone, so nothing is learned and nothing is charged.
-    """
-    schema = service.dataset.schema
-    privacy = requests.promise_from_request(request.privacy, unit=schema.unit, neighbors=schema.neighbors)
-    query = service.dataset.parse_query(request)
-    # One database per trial, since a shared one would keep the answers of all trials.
-    with Database(_rows(service), schema=schema) as rows:
-        result = run_query(rows, query, privacy=privacy, sd=request.requested_sd())
-    return query_response(result, _NOTHING_SPENT)
-
-
-@lru_cache(maxsize=8)
-def _rows(service: DatasetService) -> dict[str, AnyArray]:
-    """Return dummy rows by column, as many as the table has and at most 10,000."""
-    n = min(service.dataset.database.n_rows or 1000, _MOST_ROWS)
-    rows = service.dataset.dummy(n, _SEED)
-    columns = {
-        column.name: np.asarray(rows[column.name], dtype=object) for column in service.dataset.schema.released
-    }
-    if service.dataset.schema.id_column is not None:
-        columns[service.dataset.schema.id_column] = np.arange(n)  # one unit per dummy row
-    return columns
-
-
 def _trial_page(page_request: PageRequest, form: AskForm) -> Response:
     try:
-        answer = _run_trial(page_request.target, _parse(form.request(page_request.target.dataset.schema)))
+        answer = run_trial(page_request, _parse_form(page_request, form))
     except (FieldError, DiscreetError, ApiException) as error:
         return _error_page(page_request, form, error)
     card = _answer_view(page_request, answer, None, trial=True)
@@ -453,6 +416,14 @@ def _budget_hint(problem: ApiError) -> str:
 
 def _parse(request: Mapping[str, Any]) -> Any:
     return requests.parse_request(requests.QUERY_REQUEST, json.dumps(request).encode())
+
+
+def _parse_form(page_request: PageRequest, form: AskForm) -> Any:
+    """Return the request of a form, whose reading is counted as work."""
+    dataset = page_request.target.dataset
+    request = form.request(dataset.schema)
+    page_request.middleware.count_work(page_request.caller, dataset.work.estimate_planning(len(str(request))))
+    return _parse(request)
 
 
 def _fresh_form(page_request: PageRequest) -> AskForm:
