@@ -239,7 +239,28 @@ def test_text_that_a_spreadsheet_would_run_is_marked_and_numbers_are_not(
     assert _csv_cell("-2+3+cmd|' /C calc'!A0") == "'-2+3+cmd|' /C calc'!A0"
     assert _csv_cell(-2.5) == -2.5
     (row,) = csv.DictReader(io.StringIO(service.client().get("/v1/datasets/town/history?format=csv").text))
-    assert json.loads(row["value"])[0] < 0
+    assert float(row["value"]) < 0
+
+
+def test_a_history_as_csv_has_a_row_for_each_number_that_was_answered(service: RunningService) -> None:
+    asked = {"kind": "sentence", "text": "mean(age) by sex", "privacy": PRIVACY}
+    cells = service.ask(asked).json()["cells"]
+    service.ask(
+        {"kind": "statistical", "question": {"kind": "sums", "expressions": ["age", "1"]}, "privacy": PRIVACY}
+    )
+    text = service.client("cura").get("/v1/datasets/town/history?format=csv").text
+    rows = list(csv.DictReader(io.StringIO(text)))
+    numbers = [row for row in rows if row["question"] == "mean(age) by sex" and row["value"]]
+    assert len(numbers) == len(cells) == 3
+    for row, cell in zip(numbers, cells, strict=True):
+        assert [row["group"]] == cell["key"]
+        for name in ("value", "lower", "upper"):
+            assert row[name] == ("" if cell[name] is None else str(cell[name]))
+        assert row["confidence"] == ("" if cell["lower"] is None else "0.95")
+        assert row["who"] == "ana"
+    # A library's own aggregate has its numbers together, without an interval.
+    assert len(json.loads(rows[-1]["value"])) == 2
+    assert rows[-1]["confidence"] == ""
 
 
 def test_nobody_is_given_their_own_history_under_the_name_of_another(service: RunningService) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -23,7 +24,9 @@ def csv_response(columns: Sequence[str], rows: Any, name: str) -> Response:
 
 
 def _csv_cell(value: Any) -> Any:
-    """Return a cell for CSV, with a quote in front of text that a spreadsheet would evaluate."""
+    """Return a cell for CSV: a quote in front of text that a spreadsheet would evaluate, lists as JSON."""
+    if isinstance(value, list):
+        return json.dumps(value)
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return "'" + value
     return "" if value is None else value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import Query
@@ -11,6 +10,8 @@ from pydantic.json_schema import SkipJsonSchema  # noqa: TC002 - pydantic reads 
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads annotations
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads annotations
 
+from discreet.query.frames import history_rows
+from discreet.query.intervals import LEVEL
 from discreet.server.api import responses
 from discreet.server.api.csv_response import csv_response
 from discreet.server.api.route import (
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from fastapi.routing import APIRoute
 
 _MAX_HISTORY = 10_000
+_CSV_COLUMNS = (
+    *("receipt", "when", "who", "question", "statistic", "group", "value", "sd", "lower", "upper"),
+    *("confidence", "law", "cost"),
+)
 
 
 def _read_format(text: str) -> str:
@@ -143,9 +148,10 @@ async def history(
             first=parameters.first,
         )
         if parameters.format == "csv":
-            flat = [{**entry, **_flatten(entry)} for entry in page["entries"]]
-            columns = ("receipt", "when", "who", "question", "value", "sd", "law", "cost")
-            return csv_response(columns, ([row[name] for name in columns] for row in flat), "history")
+            rows = [row for entry in page["entries"] for row in _csv_rows(entry)]
+            return csv_response(
+                _CSV_COLUMNS, ([row[name] for name in _CSV_COLUMNS] for row in rows), "history"
+            )
         return json_response(dump(page))
 
     return await middleware_of(request).run_in_thread(work)
@@ -170,21 +176,12 @@ async def dummy(
     return await middleware.run_in_thread(work)
 
 
-def _flatten(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a charge of a history as cells of a table."""
-    query = entry["asked"]
-    question = query.get("said") or json.dumps(query.get("question"))
-    return {
-        "question": question,
-        "value": _flat_value(entry["value"]),
-        "sd": _flat_value(entry["sd"]),
-        "cost": json.dumps(entry["cost"]),
-    }
-
-
-def _flat_value(value: Any) -> Any:
-    """Return a number as it is, and several as JSON."""
-    return json.dumps(value) if isinstance(value, list) else value
+def _csv_rows(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a charge of a history as rows of a table, one for each number of a text query."""
+    return [
+        {**row, "who": entry["who"], "confidence": None if row["lower"] is None else LEVEL}
+        for row in history_rows(entry)
+    ]
 
 
 def table_routes() -> list[APIRoute]:
@@ -205,7 +202,9 @@ def table_routes() -> list[APIRoute]:
         ),
         documented_route(
             f"{DATASET}/history", history, "What you paid for, with the answers",
-            description="Answers of more than 4096 numbers are left out: asking again is free.",
+            description="Answers of more than 4096 numbers are left out: asking again is free. As CSV each "
+            "number has a row, with its group, its interval and confidence; a question of several charges "
+            "has its numbers at the last of them.",
             role="analyst", codes=READ_CODES, model=responses.HistoryResponse, as_csv=True,
         ),
         documented_route(
