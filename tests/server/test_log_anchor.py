@@ -23,9 +23,12 @@ from discreet.server.config import Config
 from discreet.server.service import Service
 from tests.cli.run import discreet
 from tests.server.conftest import configured, lines_of, running
+from tests.server.markup import Visitor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from tests.server.conftest import RunningService
 
 
 @pytest.fixture
@@ -254,6 +257,52 @@ def test_a_power_failure_after_an_anchor_loses_no_anchored_line(
     monkeypatch.setattr(Ledger, "anchor_log", note_anchor)
     served(path, ledger)
     assert order == ["log", "ledger"] * 2
+
+
+def test_a_log_that_is_cut_while_the_service_runs_is_reported_and_nothing_is_charged(
+    service: RunningService,
+) -> None:
+    count = {"kind": "count", "privacy": {"kind": "zcdp", "rho": 0.001}}
+    assert service.ask(count).status_code == 200
+    operator = service.client("opal")
+    service.whole.anchor_log()
+    assert "discreet_audit_log_intact 1.0" in operator.get("/metrics").text
+    assert "Audit log:" not in Visitor(service, "cura").get("/datasets/town/curator").text
+    path = service.folder / "audit.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.rstrip().rfind(b"\n") + 1])
+    with pytest.raises(LedgerTampered):
+        service.whole.anchor_log()  # as the service does every minute
+    rows = service.backend.dataset.ledger.head
+    refused = service.ask({**count, "where": "age > 40"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "ledger-unavailable")
+    assert service.backend.dataset.ledger.head == rows
+    assert "discreet_audit_log_intact 0.0" in operator.get("/metrics").text
+    assert "Audit log:" in Visitor(service, "cura").get("/datasets/town/curator").text
+    assert "Audit log:" not in Visitor(service).get("/datasets/town").text
+    path.write_bytes(whole)
+    service.whole.anchor_log()
+    assert service.ask({**count, "where": "age > 40"}).status_code == 200
+    assert "discreet_audit_log_intact 1.0" in operator.get("/metrics").text
+
+
+def test_an_old_line_that_was_changed_stays_reported_after_the_next_anchor(
+    path: Path, ledger: Ledger
+) -> None:
+    log = served(path, ledger)
+    answered(log, ledger, 3)
+    log.anchor({"town": ledger})
+    kept = path.read_bytes()
+    path.write_bytes(kept.replace(b"answer", b"anszer", 1))
+    with pytest.raises(LedgerTampered):
+        log.check()
+    with pytest.raises(LedgerTampered):
+        log.anchor({"town": ledger})
+    with pytest.raises(LedgerTampered):
+        log.require()
+    path.write_bytes(kept)
+    log.anchor({"town": ledger})
+    log.require()
 
 
 # Rotation.

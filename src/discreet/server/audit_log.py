@@ -265,15 +265,21 @@ class ServiceLog:
             raise self._cannot_write(problem) from problem
 
     def require(self) -> None:
-        """Refuse a question before its charge if the last line could not be written, and still cannot.
+        """Refuse a question before its charge while the log is known not to be in order.
 
         Raises
         ------
-        LedgerUnavailable
-            An answer could not be sent, so nothing may be charged.
+        DiscreetError
+            An answer could not be sent, so nothing may be charged: the last line could not be written and
+            still cannot, or the log was found to be changed and was not put back.
         """
-        if isinstance(self._problem, LedgerUnavailable):
+        if self._problem is not None:
             self.check_writable()
+
+    @property
+    def problem(self) -> DiscreetError | None:
+        """What the last write or verification found wrong with the log; None if it was in order."""
+        return self._problem
 
     # The chain, and its anchors in ledgers.
 
@@ -388,6 +394,7 @@ class ServiceLog:
             self._problem = copy(problem)
             raise
         if isinstance(self._problem, LedgerTampered):
+            self.check()  # also the lines before the anchor, which were perhaps what was found changed
             self._problem = None  # the log was put back
         if last is not None:
             try:

@@ -230,3 +230,8 @@ class _Budget:
             ready.add_metric([one.name], int(one.name in totals and one.dataset.is_answering))
         yield stopped
         yield ready
+        yield GaugeMetricFamily(
+            "discreet_audit_log_intact",
+            "Whether the audit log can be written, and was in order when it was last verified.",
+            value=int(self._service.audit_log.problem is None),
+        )

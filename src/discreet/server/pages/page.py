@@ -169,6 +169,7 @@ class PageLayout:
     footnotes: tuple[str, ...]
     seeded: bool
     stopped: bool
+    log_problem: str
 
 
 class PageRequest:
@@ -270,7 +271,14 @@ class PageRequest:
             footnotes=() if target is None else target.dataset.accounting.footnotes,
             seeded=self.service.config.seed is not None,
             stopped=target is not None and self.service.access.stop_record(target.name) is not None,
+            log_problem=self._log_problem(),
         )
+
+    def _log_problem(self) -> str:
+        """Return what is wrong with the audit log, for curators; it depends on files, and on no row."""
+        problem, session = self.service.audit_log.problem, self._session
+        shown = problem is not None and session is not None and session.caller.is_curator
+        return str(problem) if shown else ""
 
     def _nav_items(self, caller: Caller) -> tuple[NavItem, ...]:
         """Return the links of the top bar: to all data sets, and to the pages of the current one."""
