@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime
+import os
 import shutil
 import socket
 import sqlite3
 import warnings
 from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -31,9 +33,6 @@ from discreet.server import app, preflight
 from discreet.server.preflight import check
 from tests.cli.run import discreet
 from tests.server.conftest import configured, overheard, running
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def certificate(folder: Path, name: str, passphrase: bytes | None = None) -> None:
@@ -117,6 +116,28 @@ def test_a_check_finds_folders_that_are_missing_and_folders_instead_of_files(
         ParameterError, match=rf"^(datasets\.town\.)?{key} of the configuration must be a file, and "
     ):
         check(configured(tmp_path, **{key: "folder"}))
+
+
+def test_a_check_finds_a_folder_for_kept_copies_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(configured(tmp_path, keep="new/folder"))
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "file").touch()
+    wanted = r"^datasets\.town\.keep of the configuration must be a folder that can be written to or created"
+    for name in ("file", "file/folder"):
+        with pytest.raises(ParameterError, match=wanted):
+            check(configured(tmp_path, keep=name))
+    (tmp_path / "locked").mkdir()
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "locked" and access(path, mode))
+    with pytest.raises(ParameterError, match=wanted):
+        check(configured(tmp_path, keep="locked"))
+    # A disk that is full is found as for the other files.
+    monkeypatch.setattr(preflight, "_check_room", lambda key, folder: rooms.append((key, folder.name)))
+    rooms: list[tuple[str, str]] = []
+    check(configured(tmp_path, keep="new"))
+    assert ("datasets.town.keep", tmp_path.name) in rooms
 
 
 @pytest.mark.filterwarnings("error")

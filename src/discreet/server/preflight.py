@@ -126,6 +126,20 @@ def _check_files(config: Config) -> None:
                 "it; it will be created."
             )
         _check_room(key, path.parent)
+    for name, entry in config.datasets.items():
+        if entry.keep is not None:
+            _check_keep(f"datasets.{name}.keep", entry.keep)
+
+
+def _check_keep(key: str, folder: Path) -> None:
+    """Refuse a folder for kept copies that cannot be written to, or not be created: its copies are large."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        raise ParameterError(
+            f"{key} of the configuration must be a folder that can be written to or created, and "
+            f"{str(there)!r} is not one. Name another folder, or leave it out."
+        )
+    _check_room(key, there)
 
 
 def _check_room(key: str, folder: Path) -> None:
