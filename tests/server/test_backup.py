@@ -7,7 +7,7 @@ import os
 import shutil
 import sqlite3
 import threading
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from discreet.cli.main import build_app
 from discreet.errors import DiscreetError, LedgerError, LedgerTampered, ParameterError, SourceError
 from discreet.ledger import Ledger
 from discreet.ledger.audit_log import AuditLog
+from discreet.server import access_database, upgrade
 from discreet.server.access import AccessStore
 from discreet.server.audit_log import ServiceLog
 from discreet.server.backup import Manifest, back_up_service
@@ -25,6 +26,7 @@ from discreet.server.config import Config
 from discreet.server.jobs import JobStore
 from discreet.server.restore import restore_service
 from discreet.server.sign_in import Identity, SignInConfig
+from discreet.server.upgrade import read_formats, upgrade_stores
 from tests.server.conftest import SCHEMA, RunningService, configured, running
 
 if TYPE_CHECKING:
@@ -557,6 +559,44 @@ def test_an_upgraded_file_has_the_tables_of_a_new_one(
     for store in (tmp_path / "new", path.parent / "access.db"):
         AccessStore(store).close()  # creates tables that were added since
     assert columns(path.parent / "access.db") == columns(tmp_path / "new")
+
+
+def _next_step(execute: Any, _config: Config) -> None:
+    execute("ALTER TABLE grants ADD COLUMN since INTEGER NOT NULL DEFAULT 0")
+    execute("UPDATE grants SET since = ? WHERE name = ?", (7, "ana"))
+    execute("UPDATE about SET format = 3")
+
+
+def test_a_step_to_the_next_format_is_the_same_in_a_file_and_in_postgresql(
+    copied: tuple[Path, Path], tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = Config.load(copied[0])
+    addresses = [str(tmp_path / "access.db"), f"{postgres_url}#discreet_next"]
+    tokens: dict[str, str] = {}
+    for address in addresses:
+        with closing(AccessStore(address)) as access:
+            tokens[address] = access.create("ana", days=1, grants={"town": "analyst"})
+    monkeypatch.setattr(access_database, "FORMAT", 3)
+    for address in addresses:
+        changed = config.model_copy(update={"access": address})
+        (store,) = [one for one in read_formats(changed) if one.key == "access"]
+        assert (store.written, store.known) == (2, 3)
+        with pytest.raises(SourceError, match="Nothing was changed"):
+            upgrade_stores(changed, [store])  # there is no such step
+
+        def failing(execute: Any, config: Config) -> None:
+            _next_step(execute, config)
+            execute("SELECT nothing FROM nowhere")
+
+        for step, works in ((failing, False), (_next_step, True)):
+            monkeypatch.setitem(upgrade._STEPS, "access", {2: step})
+            with nullcontext() if works else pytest.raises(SourceError, match="Nothing was changed"):
+                upgrade_stores(changed, [store])
+            assert access_database.read_format(address) == (3 if works else 2)
+        with closing(AccessStore(address)) as access:
+            assert access._database.rows("SELECT name, since FROM grants") == [("ana", 7)]
+            assert access.find(tokens[address]) is not None
+        monkeypatch.setitem(upgrade._STEPS, "access", {})
 
 
 def test_an_upgrade_that_fails_changes_nothing(old: tuple[Path, dict[str, str]], tmp_path: Path) -> None:

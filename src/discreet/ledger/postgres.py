@@ -135,8 +135,12 @@ class SchemaAddress:
         """Create the schema with its mark and its tables."""
         # The name was checked against a pattern; SQL has no placeholder for it.
         connection.execute(f"CREATE SCHEMA {self.schema}".encode())
-        connection.execute(f"COMMENT ON SCHEMA {self.schema} IS '{mark}'".encode())
+        self.put_mark(connection, mark)
         connection.execute(tables.encode())
+
+    def put_mark(self, connection: psycopg.Connection[Any], mark: str) -> None:
+        """Write what the schema says that it holds, in place of what it said."""
+        connection.execute(f"COMMENT ON SCHEMA {self.schema} IS '{mark}'".encode())
 
 
 @cache

@@ -45,7 +45,6 @@ FORMAT = 2
 is only added needs neither: it is created where it is missing, and earlier versions leave it alone."""
 
 _KIND = "discreet access, format "
-_MARK = f"{_KIND}{FORMAT}"
 _FAR_BEHIND = 3600.0  # seconds, more than clocks of machines differ by
 _TIMEOUT = 10.0  # seconds to wait for another writer, and for a server
 _SILENCE = 5000  # milliseconds after which PostgreSQL ends the transaction of a writer that vanished
@@ -217,6 +216,11 @@ def _read_postgres_format(url: str) -> int | None:
     return None if mark is None else _parse_mark(address.shown, mark)
 
 
+def write_mark(number: int) -> str:
+    """Return the mark of a schema whose tables have a format."""
+    return f"{_KIND}{number}"
+
+
 def _parse_mark(shown: str, mark: str) -> int:
     """Return the format in the mark of a schema, or refuse a schema that holds something else."""
     number = mark.removeprefix(_KIND)
@@ -356,7 +360,7 @@ class _PostgresAccess(AccessDatabase):
                 self._address.lock(connection)
                 mark = self._address.mark(connection)
                 if mark is None:
-                    self._address.create(connection, _MARK, _POSTGRES_TABLES)
+                    self._address.create(connection, write_mark(FORMAT), _POSTGRES_TABLES)
                     connection.execute("INSERT INTO about VALUES (%s, 0, 0)", (FORMAT,))
                 else:
                     check_format("access", self.shown, _parse_mark(self.shown, mark), FORMAT)

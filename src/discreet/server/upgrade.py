@@ -1,28 +1,34 @@
 """Formats of the stores of a service, and the steps from each earlier format to the next.
 
-A store of an earlier format is upgraded in place, in one transaction, after a backup of the whole service;
-one of a later format is refused. The formats of ledgers are those of :mod:`discreet.ledger`: the record of a
-ledger is never rewritten, so a ledger of another format is read by the version that wrote it.
+A store of an earlier format is upgraded in place, in one transaction, after a backup of the whole service,
+by the same steps in a file and in PostgreSQL; one of a later format is refused. In PostgreSQL access stores
+have only ever had format 2, so the step from format 1 is for files alone. The formats of ledgers are those of
+:mod:`discreet.ledger`: the record of a ledger is never rewritten, so a ledger of another format is read by the
+version that wrote it.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from discreet.errors import ParameterError, SourceError
 from discreet.ledger import Ledger
-from discreet.ledger.postgres import is_postgres
+from discreet.ledger.postgres import SchemaAddress, driver, first_line, is_postgres, with_placeholders
 from discreet.server import access_database, jobs
-from discreet.server.access_database import check_format
+from discreet.server.access_database import check_format, write_mark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import TypeAlias
 
     from discreet.server.config import Config
 
+    Execute: TypeAlias = Callable[..., access_database.Rows]
+
+_TIMEOUT = 10.0  # seconds to wait for a server
 __all__ = ["StoreFormat", "read_formats", "upgrade_stores"]
 
 
@@ -93,23 +99,31 @@ def upgrade_stores(config: Config, stores: list[StoreFormat]) -> None:
     """
     for store in stores:
         if store.is_older:
-            _upgrade_file(config, store)
+            _upgrade(config, store)
 
 
-def _upgrade_file(config: Config, store: StoreFormat) -> None:
-    """Run all steps of one SQLite file in one transaction."""
+def _upgrade(config: Config, store: StoreFormat) -> None:
+    """Run all steps of one store in one transaction."""
     steps = _STEPS[store.key]
-    if is_postgres(store.address) or any(number not in steps for number in range(store.written, store.known)):
+    if any(number not in steps for number in range(store.written, store.known)):
         raise SourceError(
             f"{store.key} {store.address!r} must have a format that can be upgraded, and has "
             f"{store.written}. Nothing was changed; use the version of discreet that wrote it."
         )
+    begin = _begin_postgres if is_postgres(store.address) else _begin_file
+    with begin(store) as execute:
+        for number in range(store.written, store.known):
+            steps[number](execute, config)
+
+
+@contextmanager
+def _begin_file(store: StoreFormat) -> Iterator[Execute]:
+    """Return a context that is one transaction of an SQLite file, with the function that runs a statement."""
     try:
         with closing(sqlite3.connect(store.address, isolation_level=None)) as file:
             file.execute("PRAGMA synchronous = FULL")
             file.execute("BEGIN IMMEDIATE")
-            for number in range(store.written, store.known):
-                steps[number](file, config)
+            yield file.execute
             ((broken,),) = file.execute("SELECT count(*) FROM pragma_foreign_key_check").fetchall()
             if broken:
                 raise sqlite3.IntegrityError("rows without the row that they refer to")
@@ -121,7 +135,23 @@ def _upgrade_file(config: Config, store: StoreFormat) -> None:
         ) from None
 
 
-def _name_datasets(file: sqlite3.Connection, config: Config) -> None:
+@contextmanager
+def _begin_postgres(store: StoreFormat) -> Iterator[Execute]:
+    """Return the context of :func:`_begin_file` for an access store in PostgreSQL."""
+    address = SchemaAddress.parse(store.address, default="access", where="access")
+    try:
+        with address.connect(_TIMEOUT) as connection:  # commits, or rolls back after an error
+            address.lock(connection)
+            yield lambda statement, values=(): connection.execute(with_placeholders(statement), values)
+            address.put_mark(connection, write_mark(store.known))
+    except driver().Error as problem:
+        raise SourceError(
+            f"{store.key} {address.shown!r} must be a database that can be written, and is not "
+            f"({first_line(problem)}). Nothing was changed; look whether a service still uses it."
+        ) from None
+
+
+def _name_datasets(execute: Execute, config: Config) -> None:
     """Upgrade an access store of one table, whose tokens had a scope, to roles by name and data set.
 
     Each token becomes valid at that table alone, because whoever issued it may have seen it.
@@ -134,34 +164,34 @@ def _name_datasets(file: sqlite3.Connection, config: Config) -> None:
         )
     (dataset,) = config.datasets
     for name in ("tokens", "sessions"):
-        file.execute(f"ALTER TABLE {name} RENAME TO old_{name}")
+        execute(f"ALTER TABLE {name} RENAME TO old_{name}")
     for statement in filter(str.strip, _ACCESS_2.split(";")):
-        file.execute(statement)
-    file.execute(
+        execute(statement)
+    execute(
         "INSERT INTO tokens (id, name, dataset, digest, created, expires, revoked) "
         "SELECT id, name, ?, digest, created, expires, revoked FROM old_tokens",
         (dataset,),
     )
-    file.execute(
+    execute(
         "INSERT INTO grants (name, dataset, role) SELECT name, ?, CASE WHEN max(scope = 'curator') THEN "
         "'curator' ELSE 'analyst' END FROM old_tokens WHERE revoked IS NULL GROUP BY name",
         (dataset,),
     )
-    file.execute(
+    execute(
         "INSERT INTO sessions (digest, token, form, expires) SELECT digest, token, form, expires "
         "FROM old_sessions"
     )
-    file.execute(
+    execute(
         "INSERT INTO stops (dataset, who, since) SELECT ?, who, since FROM switch WHERE stopped", (dataset,)
     )
     for name in ("old_sessions", "old_tokens", "switch"):
-        file.execute(f"DROP TABLE {name}")
-    file.execute("UPDATE about SET format = 2")
+        execute(f"DROP TABLE {name}")
+    execute("UPDATE about SET format = 2")
 
 
-def _number_jobs(file: sqlite3.Connection, _config: Config) -> None:
+def _number_jobs(execute: Execute, _config: Config) -> None:
     """Write the number of the format into a file of jobs that has none; its tables are the same."""
-    file.execute("PRAGMA user_version = 1")
+    execute("PRAGMA user_version = 1")
 
 
 _ACCESS_2 = """
@@ -177,7 +207,7 @@ CREATE TABLE stops (dataset TEXT PRIMARY KEY, who TEXT NOT NULL, since REAL NOT 
 """
 """Tables of access format 2 that differ from those of format 1; they stay as they were in that format."""
 
-_STEPS: Mapping[str, Mapping[int, Callable[[sqlite3.Connection, Config], None]]] = {
+_STEPS: Mapping[str, Mapping[int, Callable[[Execute, Config], None]]] = {
     "access": {1: _name_datasets},
     "jobs": {0: _number_jobs},
 }
