@@ -3,8 +3,8 @@
 A store of an earlier format is upgraded in place, in one transaction, after a backup of the whole service,
 by the same steps in a file and in PostgreSQL; one of a later format is refused. In PostgreSQL access stores
 have only ever had format 2, so the step from format 1 is for files alone. The formats of ledgers are those of
-:mod:`discreet.ledger`: the record of a ledger is never rewritten, so a ledger of another format is read by the
-version that wrote it.
+:mod:`discreet.ledger`: the record of a ledger is never rewritten, so a ledger of another format is read by
+the version that wrote it.
 """
 
 from __future__ import annotations
