@@ -1,5 +1,7 @@
 """Small products run on one thread, and the others are given back."""
 
+import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,9 +9,12 @@ import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits  # type: ignore[import-untyped]
 
 from discreet import ApproxDP, Column, GaussianRelease, Schema, audit, threads
+from discreet._types import AnyArray, Ints
 from discreet.learn import PrivateKMeans, PrivateLogisticRegression
 from discreet.learn.perturbation import mean_loss
 from discreet.noise import Stream
+from discreet.query.curation import Curation
+from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.release import ReleasePlan
 from discreet.threads import one_thread
 
@@ -69,6 +74,23 @@ def test_fit_uses_one_thread(monkeypatch: pytest.MonkeyPatch, name: str) -> None
             )
     assert seen
     assert set().union(*seen) == {1}
+
+
+def test_passes_over_rows_use_one_thread() -> None:
+    seen: list[set[int]] = []
+
+    class Watch:
+        columns, size = ("c0",), 1
+
+        def __call__(self, arrays: Sequence[AnyArray]) -> Ints:
+            seen.append(_numbers())
+            return np.array([len(arrays[0])])
+
+    curation = Curation.from_schema(Schema(columns=[Column("x", lower=0, upper=1)]))
+    with threadpool_limits(2), contextlib.closing(DuckDBEngine()) as engine:
+        engine.register({"x": np.zeros(9)}, curation)
+        assert engine.reduce(Watch()) == [9]
+    assert seen == [{1}]
 
 
 @pytest.mark.parametrize("name", ["attack_claims", "attack_prior"])
