@@ -252,6 +252,9 @@ def test_a_table_in_postgres_is_curated_in_place(postgres_url: str) -> None:
         "UPDATE public.curated SET c1 = 1 - c1 WHERE c1 IN (0, 1) AND c0 = 0",
         "UPDATE public.curated SET c0 = c0 + 1 WHERE c0 = 0",
         "UPDATE public.curated SET v0 = v0 + 1e-14 WHERE c0 = 0",
+        # Two rows change a cell, so that every column has the cells that it had.
+        "WITH ends AS (SELECT min(c0) AS low, max(c0) AS high FROM public.curated) "
+        "UPDATE public.curated SET c0 = low + high - c0 FROM ends WHERE c0 IN (low, high)",
     ],
 )
 def test_a_table_that_others_change_between_passes_is_refused(
@@ -278,6 +281,20 @@ def test_a_table_that_others_change_between_passes_is_refused(
         assert db.sum("x", privacy=CLASSIC).cached
     with psycopg.connect(postgres_url) as other:
         assert other.execute("SELECT to_regclass('public.curated')").fetchall() == [(None,)]
+
+
+def test_a_change_in_any_column_of_a_wide_table_is_seen(postgres_url: str) -> None:
+    import psycopg
+
+    columns = [Column(f"x{i}", lower=0, upper=1, type="integer") for i in range(130)]
+    table = {column.name: np.arange(4) % 2 for column in columns}
+    for last in (0, 63, 64, 129):
+        engine = PostgresEngine(postgres_url, into="public")
+        with Database(table, schema=Schema(columns=columns), engine=engine) as db:
+            with psycopg.connect(postgres_url, autocommit=True) as other:
+                other.execute(f"UPDATE public.curated SET c{last} = 1 - c{last}".encode())
+            with pytest.raises(TableChanged):
+                db.sum("x5", privacy=CLASSIC)
 
 
 def test_a_server_that_takes_too_long_costs_the_charge_and_says_one_sentence(
