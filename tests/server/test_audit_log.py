@@ -166,6 +166,6 @@ def test_what_the_trail_cannot_take_is_not_done_or_stays_on_the_safe_side(
 
 
 def test_a_rotation_that_is_refused_is_not_in_the_trail(service: RunningService) -> None:
-    with pytest.raises(ParameterError, match="has none"):
+    with pytest.raises(ParameterError, match="no valid token that could be replaced"):
         service.backend.rotate_token("test", "nobody")
     assert lines_of(service.folder / "audit.jsonl")[-1]["event"] == "token created"
