@@ -24,7 +24,7 @@
     ├── RiskTooHigh         (RuntimeError)  attackers would gain too much; nothing was charged
     ├── EngineFailed        (RuntimeError)  a question could not be answered; its charge stands
     │   └── TableChanged                    the rows are not those that were registered
-    ├── EngineUnavailable   (RuntimeError)  the engine lost its connection; nothing was charged
+    ├── EngineUnavailable   (RuntimeError)  the engine does not answer; nothing was charged
     ├── ServiceError        (RuntimeError)  a service does not answer as one of this version would
     │   ├── AccessRefused                   the token is missing, unknown, expired or not enough
     │   └── ServiceUnavailable              no answer, too many requests, or it was stopped
@@ -325,12 +325,12 @@ class TableChanged(EngineFailed):
 
 
 class EngineUnavailable(DiscreetError, RuntimeError):
-    """The engine has lost its connection, so a question was refused before its charge."""
+    """The engine does not answer at the moment, so a question was refused before its charge."""
 
     def __init__(self) -> None:
         super().__init__(
-            "The connection to the table is lost and being restored, so nothing was asked or charged. Ask "
-            "again in a few seconds."
+            "The table does not answer at the moment, so nothing was asked or charged. Ask again in a few "
+            "seconds."
         )
 
 

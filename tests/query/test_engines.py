@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import numpy as np
 import pytest
 from sqlglot import exp
@@ -22,6 +23,7 @@ from sqlglot import exp
 from discreet.errors import (
     DataError,
     EngineFailed,
+    EngineUnavailable,
     ExpressionRefused,
     SchemaError,
     SourceError,
@@ -665,6 +667,55 @@ def test_a_table_that_changed_is_refused_with_a_constant_sentence() -> None:
     engine.close()
 
 
+class _Probed(DuckDBEngine):
+    """Counts its probes."""
+
+    probes = 0
+
+    def _probe(self) -> None:
+        self.probes += 1
+        super()._probe()
+
+
+def test_after_a_pass_that_failed_an_engine_is_probed_until_it_answers() -> None:
+    engine = _Probed()
+    engine.register(people(50), CURATION)
+    engine.ensure_ready()
+    with pytest.raises(EngineFailed):
+        engine.aggregate([exp.column("nothing")])
+    assert engine.probes == 0
+    engine.ensure_ready()
+    engine.ensure_ready()
+    assert engine.probes == 1
+    assert engine.aggregate([exp.Literal.number(1)]) == [50]
+    engine.close()
+    with pytest.raises(EngineFailed):
+        engine.aggregate([exp.Literal.number(1)])
+    for _ in range(2):
+        with pytest.raises(EngineUnavailable, match="nothing was asked or charged"):
+            engine.ensure_ready()
+
+
+def test_an_engine_whose_file_became_invalid_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from discreet.query.engines import _duckdb as module
+
+    monkeypatch.setattr(module, "_IN_MEMORY", 0)
+    engine = DuckDBEngine()
+    engine._connection.execute("PRAGMA debug_checkpoint_abort = 'before_truncate'")
+    engine.register(people(50), CURATION)
+    engine._connection.execute("INSERT INTO curated SELECT * FROM curated")
+    with pytest.raises(duckdb.Error):
+        engine._connection.execute("CHECKPOINT large")
+    with pytest.raises(EngineFailed):
+        engine.aggregate([exp.Literal.number(1)])
+    with pytest.raises(EngineUnavailable):
+        engine.ensure_ready()
+    with contextlib.suppress(duckdb.Error):  # of the tests, which look into an instance before it is closed
+        engine.close()
+
+
 def test_reading_a_long_table_takes_constant_memory() -> None:
     schema = Schema(columns=[Column("x", lower=0, upper=1)])
     peaks = []
@@ -823,6 +874,64 @@ def test_spark_says_no_word_about_cells_where_workers_failed(spark: Any) -> None
         engine.register(frame, Curation.from_schema(schema))
     assert re.match(r"Spark ended with \w+ while workers were to build the curated table;", str(caught.value))
     assert "SECRET" not in whole_chain(caught.value)
+
+
+@pytest.mark.slow
+def test_spark_does_not_answer_once_a_worker_took_rows_with_it(spark: Any) -> None:
+    from discreet.query.engines._spark import SparkEngine
+
+    engine = SparkEngine()
+    engine.register(_in_spark(people(100)), CURATION)
+    with pytest.raises(EngineFailed):
+        engine.aggregate([exp.column("nothing")])
+    engine.ensure_ready()
+    engine._frame._jdf.queryExecution().logical().rdd().unpersist(True)
+    with pytest.raises(EngineFailed):
+        engine.aggregate([exp.Literal.number(1)])
+    with pytest.raises(EngineUnavailable):
+        engine.ensure_ready()
+    engine.close()
+
+
+STOPPED = """
+from sqlglot import exp
+from discreet.errors import EngineFailed, EngineUnavailable
+from discreet.query.curation import Curation
+from discreet.query.engines._spark import SparkEngine
+from discreet.schema import Column, Schema
+from discreet.tables.spark import open_session
+session = open_session("local[1]")
+engine = SparkEngine()
+schema = Schema(columns=[Column("x", lower=0, upper=1)])
+engine.register(session.createDataFrame([(1,)], ["x"]), Curation.from_schema(schema))
+session.stop()
+count = lambda: engine.aggregate([exp.Literal.number(1)])
+for ask, error in ((count, EngineFailed), (engine.ensure_ready, EngineUnavailable)):
+    try:
+        ask()
+    except error:
+        print(error.__name__)
+"""
+
+
+@pytest.mark.slow
+def test_spark_does_not_answer_once_its_session_was_stopped() -> None:
+    why = no_spark()
+    if why is not None:
+        cannot_start("Spark", why)
+    told = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", STOPPED],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([*sys.path, str(Path.cwd())]),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.split() == ["EngineFailed", "EngineUnavailable"]
 
 
 SPARK = """

@@ -342,10 +342,15 @@ def test_an_engine_without_its_connection_says_that_nothing_was_charged(
     assert service.backend.dataset.ledger.spent().charges == 0
 
 
-def test_an_engine_that_dies_costs_its_charge_once_and_is_free_to_ask_again(service: RunningService) -> None:
+def test_an_engine_that_dies_charges_the_question_that_finds_out_and_no_other(
+    service: RunningService,
+) -> None:
     service.backend.dataset.database._engine.close()
     first, second = service.ask(COUNT), service.ask(COUNT)
-    assert error_of(first)["code"] == error_of(second)["code"] == "engine-failed"
+    assert error_of(first)["code"] == error_of(second)["code"] == "engine-failed"  # paid for, and free again
+    for number in range(3):
+        other = service.ask({**COUNT, "where": f"age < {30 + number}"})
+        assert (error_of(other)["code"], other.headers["Retry-After"]) == ("busy", "5")
     assert service.backend.dataset.ledger.spent().charges == 1
 
 

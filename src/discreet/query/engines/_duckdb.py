@@ -260,6 +260,10 @@ class DuckDBEngine(Engine):
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
         return self._reader.execute(self.sql.write(query)).fetchall()
 
+    def _probe(self) -> None:
+        # Not on a reader, on which another thread may have a result.
+        self._connection.execute(f"SELECT 1 FROM {TABLE} LIMIT 0")  # noqa: S608 - ours
+
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
         """Yield curated columns, at most ``rows`` rows at a time: int32, or float64 of unrounded numbers."""
         assert self.curation is not None

@@ -64,7 +64,8 @@ class SparkEngine(Engine):
     def __init__(self) -> None:
         super().__init__()
         check_installed()
-        self._failures = spark_failures()
+        # In Python a session that was stopped shows as an attribute of None.
+        self._failures = (*spark_failures(), AttributeError)
         self._name = f"{TABLE}_{next(_serial)}"
         self._frame: Any = None
 
@@ -149,6 +150,17 @@ class SparkEngine(Engine):
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
         rows = self._frame.sparkSession.sql(self.sql.write(query)).collect()
         return [tuple(row) for row in rows]
+
+    def _probe(self) -> None:
+        """Raise one of Spark's failures unless the session works, and has all parts of the checkpoint."""
+        plan = getattr(self._frame, "_jdf", None)
+        if plan is None:  # a session of Spark Connect, which tells nothing of its checkpoints
+            self._frame.sparkSession.range(1).count()
+            return
+        rows = plan.queryExecution().logical().rdd()
+        held = {one.id(): one.numCachedPartitions() for one in rows.sparkContext().getRDDStorageInfo()}
+        if held.get(rows.id(), 0) < rows.getNumPartitions():
+            raise OSError("parts of the table are lost")
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
         """Yield curated columns, at most ``rows`` rows at a time: int32, or float64 of unrounded numbers."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 from sqlglot import exp
 
-from discreet.errors import DataError, EngineFailed, SourceError, TableChanged
+from discreet.errors import DataError, EngineFailed, EngineUnavailable, SourceError, TableChanged
 from discreet.query._person_signs import ID_BITS
 from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.language import hoist
@@ -75,6 +76,9 @@ class Engine(ABC):
         self.curation: Curation | None = None
         self.version: Version | None = None
         self._filled: str | None = None
+        # Whether a pass has failed since the engine was last known to answer.
+        self._pass_failed = False
+        self._probing = threading.Lock()
 
     def register(self, source: Any, curation: Curation, *, salt: str = "") -> Version:
         """Build the curated table from a source; errors of this curator's step may name a row.
@@ -218,16 +222,36 @@ class Engine(ABC):
             total.add(kernel(arrays))
         return total.integers(), n_rows
 
-    def ensure_ready(self) -> None:  # noqa: B027 - most engines have no connection to lose
+    def ensure_ready(self) -> None:
         """Return if the engine can be asked; called before a charge, and again as often as one likes.
+
+        After a pass that failed the engine is probed first, without a look at any row: that pass decides
+        whether the probe is made, and nothing else.
 
         Raises
         ------
         EngineUnavailable
-            A connection was lost, and is not restored yet.
+            The engine does not answer, or a connection was lost and is not restored yet.
         TableChanged
-            It was restored to other rows than those that were registered.
+            A connection was restored to other rows than those that were registered.
         """
+        if self._pass_failed:
+            with self._probing:
+                self._pass_failed = not self._is_answering()
+        if self._pass_failed:
+            raise EngineUnavailable
+
+    def _is_answering(self) -> bool:
+        """Return whether a probe of the engine works."""
+        try:
+            self._probe()
+        except self._failures as problem:
+            withhold(problem)
+            return False
+        return True
+
+    def _probe(self) -> None:  # noqa: B027 - arrays of this process cannot be lost
+        """Raise one of the engine's failures unless it still answers; whatever is in the rows, the same."""
 
     def count(self) -> int:
         """Return the number of rows that were registered: private unless it was declared public."""
@@ -240,6 +264,7 @@ class Engine(ABC):
             return act()
         except self._failures as problem:
             withhold(problem)
+        self._pass_failed = True
         # Raised out here, so that the engine's own message is not chained to it.
         raise EngineFailed
 
