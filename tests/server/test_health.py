@@ -12,7 +12,6 @@ import httpx
 import pytest
 
 from discreet.errors import (
-    EngineFailed,
     ParameterError,
     ServiceUnavailable,
 )
@@ -21,6 +20,7 @@ from discreet.server.config import Config
 from discreet.server.health import INTERVAL, Readiness, probe
 from tests.cli.run import discreet
 from tests.server.conftest import running, settings
+from tests.server.markup import Visitor
 from tests.server.scripted import Heard, Say, served
 
 if TYPE_CHECKING:
@@ -117,7 +117,14 @@ def test_a_service_whose_engine_is_gone_is_not_ready(service: RunningService) ->
     readiness.tick()
     settled(readiness)
     readiness.tick()
-    assert httpx.get(f"{service.url}/ready").status_code == 503
+    response = httpx.get(f"{service.url}/ready")
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "engine-failed")
+    assert "charge" not in response.text
+    for page in ("/", "/datasets/town"):
+        assert (
+            "does not answer at the moment. Questions are neither"
+            in Visitor(service, "ana").client.get(page).text
+        )
     assert httpx.get(f"{service.url}/health").status_code == 200
 
 
@@ -146,6 +153,10 @@ def test_readiness_waits_for_no_query_and_changes_at_ticks_alone(
         assert ready() == 200
         readiness.tick()
         assert ready() == 503
+        for page in ("/", "/datasets/town"):
+            shown = Visitor(service, "ana").client.get(page).text
+            assert "answers slowly at the moment. Questions are charged as usual" in shown
+            assert "neither answered" not in shown
     finally:
         go.set()
         asked.join()
@@ -167,7 +178,7 @@ def test_an_engine_is_looked_at_by_the_clock_and_once_at_a_time() -> None:
     looks: list[int] = []
     found = Readiness(lambda: looks.append(1), interval=1e6)
     for _ in range(50):
-        found.check()
+        assert found.is_answering
     assert not looks
     go = threading.Event()
 
@@ -179,12 +190,13 @@ def test_an_engine_is_looked_at_by_the_clock_and_once_at_a_time() -> None:
     for _ in range(3):
         slow.tick()
         slow.tick()
-        with pytest.raises(EngineFailed):
-            slow.check()
+        assert slow.is_slow
+        assert not slow.is_answering
     go.set()
     settled(slow)
     slow.tick()
-    slow.check()
+    assert slow.is_answering
+    assert not slow.is_slow
     settled(slow)
     assert looks.count(2) == 2
     for readiness in (found, slow):

@@ -16,6 +16,7 @@ from discreet.query.aggregates import Dependence, DistinctUnits, Histogram, Marg
 from discreet.server import middleware
 from discreet.server.errors import ApiException
 from discreet.server.limits import RateLimiter
+from discreet.server.pages import ask as ask_page
 from discreet.server.work import WorkBudget, WorkModel
 from discreet.server.workers import FairThreadPool
 from tests.server.markup import Visitor
@@ -259,6 +260,29 @@ def test_a_question_that_takes_too_long_is_answered_later_and_then_free(
     assert service.backend.dataset.ledger.spent().charges == 1
 
 
+def test_what_is_free_and_takes_too_long_is_not_said_to_be_charged(
+    start: Callable[..., RunningService], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = start(limits={"seconds": 1, "per_minute": 1000})
+    held = Held(service, monkeypatch, "preview")
+    preview = service.client().post("/v1/datasets/town/preview", json=heavy(2))
+    go = threading.Event()
+    monkeypatch.setattr(ask_page, "_run_trial", lambda *_: go.wait(30))
+    analyst = Visitor(service, "ana")
+    trial = analyst.client.post(
+        "/datasets/town/ask",
+        data={"csrf": analyst.csrf(), "do": "try", "source": "sql", "sql": "count"},
+        headers={"accept": "text/html"},
+    )
+    held.go.set()
+    go.set()
+    error = preview.json()["error"]
+    assert (preview.status_code, error["code"]) == (trial.status_code, "busy") == (429, "busy")
+    for text in (error["message"], trial.text):
+        assert "longer than the service waits for it, and goes on. Nothing was charged." in text
+        assert "charge stands" not in text
+
+
 def test_whoever_sends_a_body_drop_by_drop_is_not_waited_for(start: Callable[..., RunningService]) -> None:
     service = start(limits={"seconds": 1, "per_minute": 1000})
     host, port = service.url.removeprefix("http://").split(":")
@@ -272,7 +296,8 @@ def test_whoever_sends_a_body_drop_by_drop_is_not_waited_for(start: Callable[...
         connection.sendall(head.encode() + body[:5])
         # The rest of the body never comes, so an answer shows that nobody waited for it.
         answer = connection.recv(65536)
-    assert b" 429 " in answer.splitlines()[0]
+    assert b" 408 " in answer.splitlines()[0]
+    assert b"did not arrive in time. Nothing was charged." in answer
     assert service.backend.dataset.ledger.spent().charges == 0
 
 

@@ -336,6 +336,24 @@ def test_the_attack_is_told_in_a_sentence_and_on_bars(
     assert f"up to row {row} of the ledger" in later
 
 
+def test_an_attack_that_fails_is_not_said_to_be_charged(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise RuntimeError("row 17")
+
+    service.ask(ASKED)
+    monkeypatch.setattr(Reconstructor, "update", fails)
+    response = service.client("cura").get("/v1/datasets/town/curator/attack")
+    curator = Visitor(service, "cura")
+    page = curator.send(curator.get("/datasets/town/curator"), "/datasets/town/curator/attack")
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "engine-failed")
+    assert page.status_code == 503
+    for text in (response.text, page.text):
+        assert "The attack could not be computed. Nothing was charged." in text
+        assert "row 17" not in text
+
+
 def test_an_attack_that_is_still_running_does_not_keep_the_page_waiting(
     service: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,14 @@ if TYPE_CHECKING:
 _MAX_MESSAGE = 2000  # characters of the service's message that an exception repeats
 _EXCEPTIONS = {"PromiseError": PromiseError, "SchemaError": SchemaError}
 _INVALID_CODES = ("invalid", "key-reused", "malformed", "too-large")
-_RETRY_CODES = ("rate-limited", "work-limited", "busy", "ledger-unavailable", "engine-failed")
+_RETRY_CODES = (
+    "rate-limited",
+    "work-limited",
+    "busy",
+    "request-timeout",
+    "ledger-unavailable",
+    "engine-failed",
+)
 _FREE = "Ask the same again: it is free, and gets the answer that was paid for."
 _PAGE = 1000  # charges of one request
 _MAX_PARTS = 64  # answers that may be merged into one

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from discreet.errors import EngineFailed
-from discreet.server.errors import ApiError, ApiException
+from discreet.server.errors import ATTACK_FAILED, ApiError, ApiException
 from discreet.server.monitoring import log_failure
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class BackgroundAttack:
             running = self._running
         running.join(patience)
         if self._failed and not running.is_alive():
-            raise EngineFailed
+            raise ApiException(ATTACK_FAILED)
         if self._result is None:
             raise ApiException(self._still_running())
         return self._result

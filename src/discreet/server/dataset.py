@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.audit.stored_answers import exact_sums
 from discreet.batching import run_one
-from discreet.errors import DiscreetError, EngineFailed, ExpressionRefused, ParameterError, SourceError
+from discreet.errors import DiscreetError, ExpressionRefused, ParameterError, SourceError
 from discreet.ledger import Ledger
 from discreet.pipeline.sources import find_schema, resolve_source
 from discreet.pipeline.table_registry import Recognition
@@ -320,24 +320,15 @@ class Dataset:
 
     # Operations.
 
-    def check_engine(self) -> None:
-        """Return at once if the engine answered the last check in the background.
-
-        Raises
-        ------
-        EngineFailed
-            The engine did not answer in time.
-        """
-        self._readiness.check()
-
     @property
     def is_answering(self) -> bool:
-        """Whether the engine answered the last check in the background."""
-        try:
-            self.check_engine()
-        except EngineFailed:
-            return False
-        return True
+        """Whether the engine answered the last check in the background, and in time."""
+        return self._readiness.is_answering
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the last check in the background had not ended in time."""
+        return self._readiness.is_slow
 
     @property
     def is_lost(self) -> bool:

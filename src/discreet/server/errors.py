@@ -33,6 +33,7 @@ STATUS = {
     "forbidden": 403,
     "not-found": 404,
     "method-not-allowed": 405,
+    "request-timeout": 408,
     "budget-exceeded": 409,
     "key-reused": 409,
     "canceled": 409,
@@ -131,6 +132,17 @@ BUSY = ApiError(
     hint="Try again in a moment.",
     headers={"Retry-After": "1"},
 )
+TOOK_TOO_LONG = ApiError(
+    code="busy",
+    message="This takes longer than the service waits for it, and goes on. Nothing was charged.",
+    hint="Look again in a moment, or try again.",
+    headers={"Retry-After": "5"},
+)
+BODY_TOO_SLOW = ApiError(
+    code="request-timeout",
+    message="The body of the request did not arrive in time. Nothing was charged.",
+    hint="Send it again, over a faster connection.",
+)
 TOO_MANY_JOBS = ApiError(
     code="busy",
     message="You already have as many unfinished jobs as one analyst may have. Nothing was charged.",
@@ -152,6 +164,13 @@ ENGINE_FAILED = ApiError(
     message=str(EngineFailed()),
     hint="If that does not help, send the request_id to the operator of the service.",
     headers={"Retry-After": "1"},
+)
+ATTACK_FAILED, NOT_READY = (
+    replace(ENGINE_FAILED, message=message)
+    for message in (
+        "The attack could not be computed. Nothing was charged. Try it again.",
+        "A table does not answer at the moment. Look again in a few seconds.",
+    )
 )
 ENGINE_UNAVAILABLE = ApiError(code="busy", message=str(EngineUnavailable()), headers={"Retry-After": "5"})
 LEDGER_UNAVAILABLE = ApiError(

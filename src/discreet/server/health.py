@@ -11,7 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from discreet.errors import EngineFailed, ParameterError, ServiceUnavailable
+from discreet.errors import ParameterError, ServiceUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,31 +126,31 @@ class Readiness:
 
     Privacy
     -------
-    A check waits for the queries of others, so its time is theirs. :meth:`check` never waits for it, and what
-    it reveals changes at ticks alone: whether a check ended within one interval, never its value or its time.
+    A check waits for the queries of others, so its time is theirs. Nobody waits for it, and what is revealed
+    changes at ticks alone: whether a check ended within one interval, and whether with an error, never its
+    value or its time.
     """
 
     def __init__(self, query: Callable[[], object], *, interval: float = INTERVAL) -> None:
         self._query = query
         self._interval = interval
         self._running: _EngineQuery | None = None
-        self._failed = False
+        self._failed = self._slow = False
         self._errors = 0  # checks in a row that ended with an error
         self._closed = threading.Event()
         # A daemon, like the thread of a query: an engine that never answers must not keep a process alive.
         self._clock = threading.Thread(target=self._run, name="readiness clock", daemon=True)
         self._clock.start()
 
-    def check(self) -> None:
-        """Return at once if the last published result was an answer of the engine.
+    @property
+    def is_answering(self) -> bool:
+        """Whether the last published result was an answer of the engine, within one interval."""
+        return not (self._failed or self._slow)
 
-        Raises
-        ------
-        EngineFailed
-            The query failed, or took longer than one interval.
-        """
-        if self._failed:
-            raise EngineFailed
+    @property
+    def is_slow(self) -> bool:
+        """Whether the last published result was that a check had not ended within one interval."""
+        return self._slow
 
     @property
     def is_lost(self) -> bool:
@@ -160,10 +160,11 @@ class Readiness:
     def tick(self) -> None:
         """Publish the result of the check begun at an earlier tick, and begin another if it has ended."""
         last = self._running
-        self._failed = last is not None and (not last.ended.is_set() or last.failed)
-        if last is not None and last.ended.is_set():
+        self._slow = last is not None and not last.ended.is_set()
+        if last is not None and not self._slow:
+            self._failed = last.failed
             self._errors = self._errors + 1 if last.failed else 0
-        if last is None or last.ended.is_set():
+        if not self._slow:
             self._running = _EngineQuery(self._query)
 
     def close(self) -> None:

@@ -19,12 +19,13 @@ from discreet.server.connections import ConnectionLimiter, raise_file_limit
 from discreet.server.credentials import find_session, is_csrf_token_valid, is_same_origin
 from discreet.server.errors import (
     BAD_QUERY_STRING,
-    BUSY,
+    BODY_TOO_SLOW,
     ENGINE_FAILED,
     FOREIGN_FORM,
     NOT_FOUND,
     ONLY_OPERATORS,
     TOKEN_IN_ADDRESS,
+    TOOK_TOO_LONG,
     UNAUTHORIZED,
     WRONG_HOST,
     ApiError,
@@ -327,7 +328,7 @@ class ServiceMiddleware:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise ApiException(BUSY)
+                        raise ApiException(BODY_TOO_SLOW)
                     part = message.get("body", b"")
                     size += len(part)
                     if size > most:
@@ -336,10 +337,16 @@ class ServiceMiddleware:
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
-            raise ApiException(BUSY) from None
+            raise ApiException(BODY_TOO_SLOW) from None
 
     async def run_query(
-        self, task: QueryTask[T], model: WorkModel, characters: int, *, deadline: bool = True
+        self,
+        task: QueryTask[T],
+        model: WorkModel,
+        characters: int,
+        *,
+        deadline: bool = True,
+        late: ApiError = ENGINE_FAILED,
     ) -> T:
         """Run a query task on the worker pool; refuse it while too many wait, of its caller or of all.
 
@@ -353,23 +360,27 @@ class ServiceMiddleware:
             Length of the request, from which its work is estimated before it is read.
         deadline : bool
             Whether its caller waits, for so many seconds as a request may take.
+        late : ApiError
+            Error that the caller gets after that.
         """
         work = model.estimate_reading(characters)
         run = self._workers.run(_caller_name(), task, work=work, light=model.light)
-        return await (self._await_with_timeout(run) if deadline else run)
+        return await (self._await_with_timeout(run, late) if deadline else run)
 
-    async def run_long(self, work: Callable[[], T], *, deadline: bool = True) -> T:
+    async def run_long(
+        self, work: Callable[[], T], *, deadline: bool = True, late: ApiError = TOOK_TOO_LONG
+    ) -> T:
         """Run long work on a thread of its own; refuse it while there are too many.
 
         Parameters
         ----------
         work : callable
             Function without arguments to run.
-        deadline : bool
-            As for :meth:`run_query`.
+        deadline, late
+            As for :meth:`run_query`; most long work is not charged.
         """
         run = self._long_pool.run(_caller_name(), work)
-        return await (self._await_with_timeout(run) if deadline else run)
+        return await (self._await_with_timeout(run, late) if deadline else run)
 
     async def run_model(self, train: Callable[[RunTask], T], *, deadline: bool = True) -> T:
         """Train a model as long work, with pauses while others are served, and count it as work.
@@ -382,19 +393,22 @@ class ServiceMiddleware:
             As for :meth:`run_query`.
         """
         caller = _caller_name()
-        return await self.run_long(lambda: self._workers.run_model(caller, train), deadline=deadline)
+        work = self.run_long(
+            lambda: self._workers.run_model(caller, train), deadline=deadline, late=ENGINE_FAILED
+        )
+        return await work
 
     def count_work(self, caller: Caller, seconds: float) -> None:
         """Count work of a caller that is not a query, and refuse it once this hour's is used up."""
         self._workers.count_work(caller.name, seconds)
 
-    async def _await_with_timeout(self, awaitable: Awaitable[T]) -> T:
+    async def _await_with_timeout(self, awaitable: Awaitable[T], late: ApiError) -> T:
         try:
             # After a timeout the job still ends and its answer is stored, so that asking again is free.
             async with asyncio.timeout(self._seconds):
                 return await awaitable
         except TimeoutError:
-            raise ApiException(ENGINE_FAILED) from None
+            raise ApiException(late) from None
 
     async def run_in_thread(self, work: Callable[[], T], caller: Caller | None = None) -> T:
         """Run short work on a thread that queries cannot occupy, and return its value.

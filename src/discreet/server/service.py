@@ -14,7 +14,7 @@ from discreet.server.callers import Caller
 from discreet.server.credentials import TokenAdmin
 from discreet.server.dataset import Dataset, load_schema
 from discreet.server.dataset_service import DatasetService
-from discreet.server.errors import FORBIDDEN, NO_SUCH_DATASET, ApiException
+from discreet.server.errors import FORBIDDEN, NO_SUCH_DATASET, NOT_READY, ApiException
 from discreet.server.jobs import JobStore
 
 if TYPE_CHECKING:
@@ -198,8 +198,8 @@ class Service:
         for one in self.datasets.values():
             one.dataset.ledger.head  # noqa: B018 - reads the ledger
         self.audit_log.check_writable()
-        for one in self.datasets.values():
-            one.dataset.check_engine()
+        if not all(one.dataset.is_answering for one in self.datasets.values()):
+            raise ApiException(NOT_READY)
         return True
 
     @property

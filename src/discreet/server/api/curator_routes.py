@@ -168,7 +168,7 @@ def curator_routes() -> list[APIRoute]:
             "Run the reconstruction attack",
             description="Reconstructs cells from all answers so far and compares them with the true rows: "
             "its result is for curators only.",
-            role="curator", codes=READ_CODES, model=responses.AttackResponse,
+            role="curator", codes=("engine-failed", *READ_CODES), model=responses.AttackResponse,
         ),
         documented_route(
             f"{DATASET}/curator/tokens", _read_only(lambda target: {"tokens": target.tokens()}),

@@ -23,7 +23,7 @@ from discreet.server.api.route import (
     middleware_of,
     read_json,
 )
-from discreet.server.errors import InvalidRequest
+from discreet.server.errors import TOOK_TOO_LONG, InvalidRequest
 from discreet.server.job_runner import WrittenAnswer
 from discreet.server.work import Planning
 
@@ -141,7 +141,7 @@ async def preview(request: Request, target: AnalystDataset) -> Response:
 
     middleware, model = middleware_of(request), target.dataset.work
     if model.estimate_reading(len(body)) > model.light:
-        return json_response(await middleware.run_query(heavy_task(), model, len(body)))
+        return json_response(await middleware.run_query(heavy_task(), model, len(body), late=TOOK_TOO_LONG))
     middleware.count_work(caller, model.estimate_planning(len(body)))
     return json_response(await middleware.run_in_thread(work))
 

@@ -121,7 +121,7 @@ def documented_route(
         all_codes.append("not-found")
     extra: dict[str, Any] = {"security": [{"token": []}] if role else []}
     if body is not None:
-        all_codes += ["too-large", "unsupported-media"]
+        all_codes += ["request-timeout", "too-large", "unsupported-media"]
         schema = {"$ref": f"#/components/schemas/{body}"}
         extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     by_status: dict[int | str, list[str]] = {}

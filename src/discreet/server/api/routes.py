@@ -78,6 +78,6 @@ def _operator_routes() -> list[APIRoute]:
         documented_route("/health", health, "Whether the process lives", model=responses.StatusResponse),
         documented_route(
             "/ready", ready, "Whether ledger and engine answer",
-            codes=("ledger-unavailable",), model=responses.StatusResponse,
+            codes=("engine-failed", "ledger-unavailable"), model=responses.StatusResponse,
         ),
     ]  # fmt: skip

@@ -22,6 +22,7 @@ from discreet.server.api.job_routes import start_job
 from discreet.server.errors import NOT_FOUND, ApiError, ApiException, api_error_from
 from discreet.server.pages.answer import AnswerView, answer_view, csv_file, svg_file
 from discreet.server.pages.budget import budget_view, cost_in_currency, price_view
+from discreet.server.pages.catalogue import table_notice
 from discreet.server.pages.columns import column_views, examples
 from discreet.server.pages.forms import (
     NO_MARGIN,
@@ -321,6 +322,7 @@ def _ask_page(
     return page_request.render(
         "ask.html.j2",
         status=status,
+        notice=table_notice(service.dataset),
         budget=budget,
         form=form,
         errors=messages,

@@ -16,13 +16,18 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from starlette.responses import Response
 
+    from discreet.server.dataset import Dataset
     from discreet.server.pages.page import PageRequest
 
 
-_NOT_READY = {
-    True: "The table does not answer at the moment. Questions are neither answered nor charged.",
-    False: "The ledger does not answer at the moment. Questions are neither answered nor charged.",
-}
+_NO_LEDGER, _NO_TABLE = (
+    f"The {what} does not answer at the moment. Questions are neither answered nor charged."
+    for what in ("ledger", "table")
+)
+_SLOW_TABLE = (
+    "The table answers slowly at the moment. Questions are charged as usual and may take long; one that is "
+    "not answered in time is free to ask again."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +46,15 @@ class CatalogueCard:
     composition: str
 
 
-def catalogue_card(entry: Mapping[str, Any]) -> CatalogueCard:
-    """Return the card of an entry, as :meth:`Service.catalogue` returns it."""
+def table_notice(dataset: Dataset) -> str:
+    """Return what to know before asking a table that did not answer its last check in time, or else ""."""
+    if dataset.is_answering:
+        return ""
+    return _SLOW_TABLE if dataset.is_slow else _NO_TABLE
+
+
+def catalogue_card(entry: Mapping[str, Any], notice: str) -> CatalogueCard:
+    """Return the card of an entry, as :meth:`Service.catalogue` returns it, with a notice about its table."""
     nearer = entry["available"]["whose"]
     used = entry[nearer]["used"]
     is_known = entry["total"]["spent"] is not None
@@ -56,7 +68,7 @@ def catalogue_card(entry: Mapping[str, Any]) -> CatalogueCard:
         role=entry["role"],
         budget="" if not is_known else "no limit" if used is None else format_left(used, WHOSE[nearer]),
         bar=account_bar(entry[nearer], left=True) if is_known else "",
-        notice="" if entry["ready"] else _NOT_READY[is_known],
+        notice=notice if is_known else _NO_LEDGER,
         composition=entry["composition"],
     )
 
@@ -124,12 +136,14 @@ def _page(
     planned, changes : str and bool
         What reading the configuration again would change, and whether there is anything to confirm.
     """
-    cards = [catalogue_card(entry) for entry in page_request.service.catalogue(page_request.caller)]
+    service, caller = page_request.service, page_request.caller
+    notices = {one.name: table_notice(one.dataset) for one in service.visible(caller)}
+    cards = [catalogue_card(entry, notices.get(entry["dataset"], "")) for entry in service.catalogue(caller)]
     return page_request.render(
         "catalogue.html.j2",
         status=status,
         cards=cards,
-        is_operator=page_request.caller.is_operator,
+        is_operator=caller.is_operator,
         notice=notice,
         problem=problem,
         planned=planned,

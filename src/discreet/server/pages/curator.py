@@ -13,7 +13,7 @@ from discreet.privacy.promises import describe_promise
 from discreet.report.charts import Mark, three_marks
 from discreet.report.charts.bars import spending_steps
 from discreet.server.api.curator_routes import describe_stopped
-from discreet.server.errors import ApiError, ApiException, curator_error
+from discreet.server.errors import ATTACK_FAILED, ApiError, ApiException, curator_error
 from discreet.server.pages.budget import (
     SHARED_LIMIT,
     account_bar,
@@ -306,6 +306,8 @@ async def attack(page_request: PageRequest) -> Response:
         try:
             page_request.target.attack(patience=PATIENCE)
         except ApiException as error:
+            if error.error is ATTACK_FAILED:
+                raise
             return _page(page_request, notice=f"{error.error.message} Reload this page later.")
         return _page(page_request)
 
