@@ -171,7 +171,7 @@ def test_a_limit_or_group_that_cannot_be_set_says_why_and_changes_nothing(
 
 
 def test_an_operator_sees_what_a_configuration_changes_before_it_does(
-    start: Callable[..., RunningService],
+    start: Callable[..., RunningService], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = start()
     service.whole.config_file = configured(service.folder)
@@ -199,6 +199,12 @@ def test_an_operator_sees_what_a_configuration_changes_before_it_does(
     done = read(operator.send(shown, "/reload#reload", do="change").text)
     assert "Done. village added." in done.text
     assert "village" in service.whole.datasets
+    with monkeypatch.context() as patched:
+        begun = {"added": ["hamlet"], "retired": [], "done": False}
+        patched.setattr("discreet.server.app.reload", lambda *_: begun)
+        told = read(operator.send(done, "/reload#reload", do="change").text).text
+    assert "hamlet to be added. The processes of the service are being replaced" in told
+    assert "Done." not in told
     (service.folder / "config.yaml").write_text("datasets: 3")
     wrong = operator.send(done, "/reload#reload", do="change")
     assert wrong.status_code == 422

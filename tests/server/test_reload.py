@@ -45,15 +45,15 @@ def ask(service: RunningService, dataset: str, who: str = "opal") -> httpx.Respo
 
 def test_a_data_set_is_added_and_retired_and_its_ledger_stays(town: RunningService) -> None:
     operator = town.client("opal")
-    assert operator.post("/v1/reload").json() == {"added": [], "retired": []}
+    assert operator.post("/v1/reload").json() == {"added": [], "retired": [], "done": True}
     assert ask(town, "village").status_code == 404
     configured(town.folder, others={"village": village(town.folder)})
-    assert operator.post("/v1/reload").json() == {"added": ["village"], "retired": []}
+    assert operator.post("/v1/reload").json() == {"added": ["village"], "retired": [], "done": True}
     assert ask(town, "village").status_code == 200
     assert ask(town, "town").status_code == 200
     town.whole.tokens.grant("test", "ana", "village", "analyst")
     configured(town.folder)
-    assert operator.post("/v1/reload").json() == {"added": [], "retired": ["village"]}
+    assert operator.post("/v1/reload").json() == {"added": [], "retired": ["village"], "done": True}
     for who in ("ana", "opal"):
         assert ask(town, "village", who).status_code == 404
     assert ask(town, "town").status_code == 200
@@ -66,7 +66,7 @@ def test_a_data_set_is_added_and_retired_and_its_ledger_stays(town: RunningServi
     lines = [(line["event"], line["who"]) for line in lines_of(town.whole.audit_log.path) if "who" in line]
     assert ("retire", "opal") in lines
     configured(town.folder, others={"village": village(town.folder)})
-    assert operator.post("/v1/reload").json() == {"added": ["village"], "retired": []}
+    assert operator.post("/v1/reload").json() == {"added": ["village"], "retired": [], "done": True}
     assert ask(town, "village").json()["cached"]
 
 
@@ -178,7 +178,7 @@ def test_several_processes_are_replaced_by_ones_that_know_the_new_data_set(tmp_p
         said["datasets"]["village"] = entry
         service.config.write_text(yaml.safe_dump(said))
         answer = httpx.post(f"{url}/reload", headers=headers, timeout=120)
-        assert answer.json() == {"added": ["village"], "retired": []}
+        assert answer.json() == {"added": ["village"], "retired": [], "done": False}
         asked = f"{url}/datasets/village/query"
         found, end = 0, time.monotonic() + 300
         while found < 8:  # in a row, so that both processes are new

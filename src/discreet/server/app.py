@@ -76,10 +76,11 @@ _BACKLOG = 512  # connections that wait to be accepted, and that are accepted at
 _START_TIMEOUT = 600  # seconds after which a worker that does not respond is replaced
 
 
-def reload(service: Service, by: str) -> dict[str, list[str]]:
+def reload(service: Service, by: str) -> dict[str, Any]:
     """Read the configuration again, open the data sets that it adds, and retire those that it lacks.
 
-    With several processes each is replaced by a new one in turn, after what it is being asked.
+    With several processes each is replaced by a new one in turn, after what it is being asked; one that
+    cannot be replaced stays, with all that come after it, and the log says so.
 
     Parameters
     ----------
@@ -90,8 +91,9 @@ def reload(service: Service, by: str) -> dict[str, list[str]]:
 
     Returns
     -------
-    dict of str to list of str
-        Names of the data sets that were ``added`` and ``retired``.
+    dict
+        Names of the data sets that are ``added`` and ``retired``, and whether that is ``done``: with several
+        processes it is only begun.
 
     Raises
     ------
@@ -101,14 +103,14 @@ def reload(service: Service, by: str) -> dict[str, list[str]]:
     config, change = preview_reload(service)
     if config.workers == 1:
         try:
-            return service.change_datasets(config, by)
+            return {**service.change_datasets(config, by), "done": True}
         except DataError as problem:
             raise ParameterError(str(problem)) from None  # an operator is told what is wrong with a new table
     for name in change["retired"]:
-        service.audit_log.write("retire", dataset=name, who=by)
+        service.audit_log.write("retire requested", dataset=name, who=by)
         service.drop_shared_copy(name)
     os.kill(int(os.environ[PARENT]), signal.SIGHUP)
-    return change
+    return {**change, "done": False}
 
 
 def preview_reload(service: Service) -> tuple[Config, dict[str, list[str]]]:

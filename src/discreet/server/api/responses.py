@@ -362,10 +362,15 @@ class TokenResponse(ResponseModel):
 
 
 class ReloadResponse(ResponseModel):
-    """Names of the data sets that were added and retired."""
+    """Names of the data sets that are added and retired.
+
+    With several processes, done is false: each process is then replaced in turn, and the log of the service
+    says if one could not be.
+    """
 
     added: list[str]
     retired: list[str]
+    done: bool
 
 
 class TokenListResponse(ResponseModel):

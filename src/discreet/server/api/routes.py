@@ -72,7 +72,8 @@ def _operator_routes() -> list[APIRoute]:
         documented_route(
             "/v1/reload", reload, "Add and retire data sets",
             description="Reads the configuration again. Data sets that it adds are opened; those that "
-            "it lacks finish what they are answering and are closed. If anything is wrong, nothing changes.",
+            "it lacks finish what they are answering and are closed. If anything is wrong, nothing changes; "
+            "with several processes a table that cannot be opened shows in the log alone.",
             method="POST", role="operator", codes=READ_CODES, model=responses.ReloadResponse,
         ),
         documented_route("/health", health, "Whether the process lives", model=responses.StatusResponse),

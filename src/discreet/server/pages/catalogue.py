@@ -24,6 +24,10 @@ _NO_LEDGER, _NO_TABLE = (
     f"The {what} does not answer at the moment. Questions are neither answered nor charged."
     for what in ("ledger", "table")
 )
+_BEGUN = (
+    "The processes of the service are being replaced, one after the other. If one cannot be, it and the "
+    "others stay as they are, and the log of the service says so."
+)
 _SLOW_TABLE = (
     "The table answers slowly at the moment. Questions are charged as usual and may take long; one that is "
     "not answered in time is free to ask again."
@@ -95,7 +99,11 @@ async def reload_configuration(page_request: PageRequest) -> Response:
         try:
             if fields.get("do") == "change":
                 changed = reload(service, caller.name)
-                return _page(page_request, notice=f"Done. {_describe_change(changed, 'added', 'retired')}")
+                if changed["done"]:
+                    notice = f"Done. {_describe_change(changed, 'added', 'retired')}"
+                else:
+                    notice = f"{_describe_change(changed, 'to be added', 'to be retired')} {_BEGUN}"
+                return _page(page_request, notice=notice)
             _, planned = preview_reload(service)
         except DiscreetError as error:
             problem = curator_error(error)
@@ -106,7 +114,7 @@ async def reload_configuration(page_request: PageRequest) -> Response:
     return await page_request.middleware.run_long(work)
 
 
-def _describe_change(change: Mapping[str, list[str]], added: str, retired: str) -> str:
+def _describe_change(change: Mapping[str, Any], added: str, retired: str) -> str:
     """Return which data sets a configuration adds and retires, as sentences."""
     sentences = [
         f"{formatting.list_names(change[key])} {words}."
