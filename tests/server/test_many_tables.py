@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import signal
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,14 +14,16 @@ import pytest
 
 from discreet import GaussianDP, connect
 from discreet.errors import DiscreetError, LedgerUnavailable, ParameterError, ServiceError
+from discreet.server import app
 from discreet.server.access import AccessStore
 from discreet.server.config import Config
+from discreet.server.errors import BUSY, ApiException
 from discreet.server.service import Service
 from tests.server.conftest import SCHEMA, lines_of, running, signed_in, write_table
 from tests.server.markup import Visitor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.server.conftest import RunningService
@@ -224,6 +228,75 @@ def test_a_ledger_that_does_not_answer_hides_no_other_table(
     assert 'discreet_stopped{dataset="village"} 0.0' in metrics
     assert both.client().get("/ready").status_code == 503
     assert both.ask(COUNT).status_code == 200
+
+
+def test_a_lost_table_is_opened_anew_while_the_others_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "INTERVAL", 1e6)  # the service itself does not look
+    with town_and_village(tmp_path) as both:
+
+        def ask(dataset: str, where: str) -> Any:
+            asked = {**COUNT, "where": where}
+            return both.client("opal").post(f"/v1/datasets/{dataset}/query", json=asked).json()
+
+        assert ask("village", "age > 40")["cached"] is False
+        old = both.whole.datasets["village"]
+        both.whole.reopen_lost()
+        assert both.whole.datasets["village"] is old
+        old.dataset._readiness.close()
+        old.dataset.database._engine.close()
+        old.dataset._readiness._errors = 10**6
+        assert [both.whole.has_lost, both.whole.is_lost] == [True, False]
+        table = both.folder / "village.csv"
+        moved = table.rename(both.folder / "moved.csv")
+        both.whole.reopen_lost()
+        assert both.whole.datasets["village"] is old
+        assert ask("town", "age > 40")["cached"] is False
+        moved.rename(table)
+        both.whole.reopen_lost()
+        assert not both.whole.has_lost
+        assert ask("village", "age > 40")["cached"] is True  # what was paid for is in the same ledger
+        assert ask("village", "age > 41")["cached"] is False
+        events = [line for line in both.logged(4) if line["event"].startswith("data set")]
+        assert [(line["event"], line["dataset"]) for line in events] == [
+            ("data set not reopened", "village"),
+            ("data set reopened", "village"),
+        ]
+
+
+class _Losing:
+    """A service whose tables cannot be opened anew, and all of which are lost at the third try."""
+
+    has_lost = True
+    is_lost = False
+    tries = 0
+
+    async def run_long(self, work: Callable[[], None], *, deadline: bool) -> None:
+        assert not deadline
+        work()
+
+    @property
+    def service(self) -> _Losing:
+        return self
+
+    def reopen_lost(self) -> None:
+        self.tries += 1
+        if self.tries == 1:
+            raise ApiException(BUSY)  # all threads are taken
+        self.is_lost = self.tries == 3
+
+
+def test_lost_tables_are_tried_again_and_the_process_ends_once_none_can_be_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(app, "INTERVAL", 0.0)
+    monkeypatch.setattr(app, "LOST", 0.0)
+    monkeypatch.setattr(signal, "raise_signal", ended.append)
+    losing: Any = _Losing()
+    asyncio.run(app._watch_engines(losing))
+    assert (losing.tries, ended) == (3, [signal.SIGTERM])
 
 
 def test_a_token_that_a_curator_issues_is_worth_nothing_at_another_table(both: RunningService) -> None:

@@ -173,25 +173,41 @@ def test_a_disk_without_room_for_the_ledger_charges_nothing_and_is_used_again_on
 
 
 @pytest.mark.slow
-def test_a_process_whose_engine_is_lost_ends_with_an_error(tmp_path: Path) -> None:
-    # The engine is lost after five minutes; here after one second.
-    code = (
-        "import discreet.server.health as health; health.INTERVAL, health.LOST = 0.2, 1.0\n"
-        "from discreet.cli import main; main()"
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_service_whose_engine_is_lost_and_cannot_be_opened_anew_ends_with_an_error(
+    tmp_path: Path, workers: int
+) -> None:
+    # The engine is lost after five minutes; here after one second, in every process.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import discreet.server.health as health; health.INTERVAL, health.LOST = 0.2, 1.0"
     )
     with running_server() as server, server.database() as url:
-        service = Served(tmp_path, table=town_in_postgres(url), schema="town.schema.yaml")
-        command = [sys.executable, "-c", code, "serve", str(service.config)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        service = Served(tmp_path, table=town_in_postgres(url), schema="town.schema.yaml", workers=workers)
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from discreet.cli import main; main()", "serve", str(service.config)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        )
         assert process.stdout is not None
         assert "answers queries" in process.stdout.readline()
+        assert process.stderr is not None
+        started = 0
+        while started < workers:
+            line = process.stderr.readline()
+            assert line, "the service has ended"
+            started += '"event": "start"' in line
     # The server is gone, and does not come back.
     try:
         _, told = process.communicate(timeout=_LONG)
     finally:
         process.kill()
     assert process.returncode == 1
+    assert "data set not reopened" in told
     assert "engines lost" in told
+    assert ("process not started" in told) == (workers > 1)
+    assert "so the service has ended. See its log, and start it again." in told
 
 
 # A file beside the configuration says by how many seconds the clock of the process is ahead.

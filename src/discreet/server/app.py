@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from discreet.errors import (
     DataError,
     DiscreetError,
-    EngineFailed,
     MissingExtra,
     ParameterError,
+    ServiceUnavailable,
 )
 
 try:
@@ -35,6 +35,8 @@ except ImportError:  # pragma: no cover - reported as an error of the package
 
 try:
     import uvicorn
+    from uvicorn.config import STARTUP_FAILURE
+    from uvicorn.supervisors import Multiprocess
 except ImportError:  # pragma: no cover - reported as an error of the package
     raise MissingExtra(
         "uvicorn is needed to run the service, and is not installed. Run `pip install 'discreet[serve]'`."
@@ -44,7 +46,8 @@ from discreet.privacy.receipt import product_version
 from discreet.server.api.openapi import reference_routes
 from discreet.server.api.routes import api_routes
 from discreet.server.config import Config
-from discreet.server.health import INTERVAL
+from discreet.server.errors import ApiException
+from discreet.server.health import INTERVAL, LOST
 from discreet.server.middleware import HostMiddleware, ServiceMiddleware
 from discreet.server.monitoring import LOGGING, METRICS_FOLDER, Metrics, RouteTemplates, log
 from discreet.server.pages import router
@@ -149,7 +152,7 @@ def make_app(service: Service) -> ServiceMiddleware:
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         log("start", datasets=sorted(service.datasets), version=product_version())
-        tasks = [asyncio.create_task(_save_state(middleware)), asyncio.create_task(_watch_engines(service))]
+        tasks = [asyncio.create_task(work(middleware)) for work in (_save_state, _watch_engines)]
         yield
         for task in tasks:
             task.cancel()
@@ -200,10 +203,16 @@ async def _save_state(middleware: ServiceMiddleware) -> None:
             log("audit log not anchored", problem=str(problem))
 
 
-async def _watch_engines(service: Service) -> None:
-    """End the process once no engine has answered for minutes, so that a supervisor starts another."""
+async def _watch_engines(middleware: ServiceMiddleware) -> None:
+    """Open lost data sets anew, and end the process if none can be opened, so that another is started."""
+    service, tried = middleware.service, -math.inf
     while not service.is_lost:
         await asyncio.sleep(INTERVAL)
+        # Not at once again: a large table takes minutes.
+        if service.has_lost and time.monotonic() >= tried + LOST:
+            with contextlib.suppress(ApiException):  # all threads are taken: later
+                await middleware.run_long(service.reopen_lost, deadline=False)
+                tried = time.monotonic()
     log("engines lost")
     signal.raise_signal(signal.SIGTERM)
 
@@ -218,7 +227,12 @@ def worker() -> ServiceMiddleware:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="watch", daemon=True).start()
-    service = Service(Config.load(os.environ[CONFIG]), shared=Path(os.environ[SHARED]))
+    try:
+        service = Service(Config.load(os.environ[CONFIG]), shared=Path(os.environ[SHARED]))
+    except Exception as problem:
+        # Any error at all, whose text may quote rows. The parent keeps an old process or ends with an error.
+        log("process not started", kind=type(problem).__name__)
+        sys.exit(STARTUP_FAILURE)
     service.config_file = Path(os.environ[CONFIG])
     app = make_app(service)
     freeze_objects()
@@ -276,13 +290,34 @@ def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Service], None]
             freeze_objects()
             server.run(sockets=[listener])
             if service.is_lost:
-                raise EngineFailed  # so that the process ends with an error, and a supervisor starts another
+                raise _ended("No table answered any more")
             return
         service.close()
         os.environ[CONFIG], os.environ[PARENT] = os.fspath(path), str(os.getpid())
         os.environ[SHARED] = str(shared)
         os.environ[METRICS_FOLDER] = str(folders.enter_context(temporary_folder()))
-        uvicorn.run("discreet.server.app:worker", factory=True, fd=listener.fileno(), **_options(config))
+        supervisor = _Supervisor(
+            uvicorn.Config("discreet.server.app:worker", factory=True, **_options(config)), [listener]
+        )
+        supervisor.run()
+        if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes):
+            raise _ended("One of its processes ended and another could not be started in its place")
+
+
+class _Supervisor(Multiprocess):
+    """Parent of several processes, which notices at once that one of them has ended."""
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace processes that have ended; stop if one could not be started."""
+        for process in self.processes:
+            # While the parent has this end too, it waits for the response of a process that is no more.
+            process.child_conn.close()
+        super().keep_subprocess_alive()
+
+
+def _ended(why: str) -> ServiceUnavailable:
+    """Return the error with which a service ends, so that whoever supervises it starts it again."""
+    return ServiceUnavailable(f"{why}, so the service has ended. See its log, and start it again.")
 
 
 def _options(config: Config) -> dict[str, Any]:

@@ -332,7 +332,7 @@ class Dataset:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the engine has failed for so long that only a new process brings it back."""
+        """Whether the engine has failed for so long that it does not come back by itself."""
         return self._readiness.is_lost
 
     def _count_rows(self) -> None:

@@ -24,7 +24,7 @@ INTERVAL = 5.0
 """Seconds between two readiness checks, and after which an engine that has not answered counts as failed."""
 
 LOST = 300.0
-"""Seconds of failed checks in a row after which an engine is lost: only a new process brings it back."""
+"""Seconds of failed checks in a row after which an engine is lost: it does not come back by itself."""
 
 
 def probe(config: Config) -> None:

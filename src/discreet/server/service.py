@@ -16,6 +16,7 @@ from discreet.server.dataset import Dataset, load_schema
 from discreet.server.dataset_service import DatasetService
 from discreet.server.errors import FORBIDDEN, NO_SUCH_DATASET, NOT_READY, ApiException
 from discreet.server.jobs import JobStore
+from discreet.server.monitoring import log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -147,10 +148,13 @@ class Service:
             self.datasets, self.config = kept | opened, config
             self.access.set_sign_in(config.sign_in)
             for one in leaving:
-                thread = threading.Thread(target=self._retire, args=(one,), name=f"retire {one.name}")
-                thread.start()
-                self._retiring = [thread, *(earlier for earlier in self._retiring if earlier.is_alive())]
+                self._begin_to_retire(one)
         return {"added": added, "retired": retired}
+
+    def _begin_to_retire(self, leaving: DatasetService) -> None:
+        thread = threading.Thread(target=self._retire, args=(leaving,), name=f"retire {leaving.name}")
+        thread.start()
+        self._retiring = [thread, *(earlier for earlier in self._retiring if earlier.is_alive())]
 
     def _retire(self, leaving: DatasetService) -> None:
         """Wait for the questions that run, anchor the audit log a last time, and close the data set."""
@@ -204,8 +208,31 @@ class Service:
 
     @property
     def is_lost(self) -> bool:
-        """Whether no engine has answered for so long that only a new process brings one back."""
+        """Whether all engines have failed for so long that none comes back by itself."""
         return all(one.dataset.is_lost for one in self.datasets.values())
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether an engine has failed for so long that it does not come back by itself."""
+        return any(one.dataset.is_lost for one in self.datasets.values())
+
+    def reopen_lost(self) -> None:
+        """Open every data set whose engine is lost anew, as a restart would; log what became of each.
+
+        One that cannot be opened stays as it is: it refuses questions before they are charged.
+        """
+        with self._changing:
+            lost = [one for one in self.datasets.values() if one.dataset.is_lost]
+            for one in lost:
+                try:
+                    opened = self._open(self.config, [one.name])
+                except Exception as problem:
+                    # Any error at all: the others go on. Its text may quote rows.
+                    log("data set not reopened", dataset=one.name, kind=type(problem).__name__)
+                    continue
+                self.datasets = self.datasets | opened
+                self._begin_to_retire(one)
+                log("data set reopened", dataset=one.name)
 
     def anchor_log(self) -> None:
         """Verify the audit log since its last anchor, and record its last line in every ledger."""
