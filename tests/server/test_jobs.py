@@ -10,11 +10,21 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
-from discreet.client import JobStatus, RemoteDatabase
-from discreet.errors import BudgetExceeded, KeyReused, ServiceError, ServiceUnavailable
-from discreet.privacy import ZCDP
+from discreet.client import JobStatus, ModelResult, RemoteDatabase
+from discreet.errors import (
+    BudgetExceeded,
+    KeyReused,
+    ParameterError,
+    PromiseError,
+    ServiceError,
+    ServiceUnavailable,
+)
+from discreet.learn import PrivateKMeans
+from discreet.privacy import ZCDP, NoPromise
+from discreet.query import Answer, Sums
 from discreet.server import query_service
 from discreet.server.dataset import RequestDatabase
 from discreet.server.errors import ApiException
@@ -303,6 +313,56 @@ def test_the_client_waits_for_a_job_and_reports_its_progress(shared_service: Run
             db.job("0" * 32).status()
 
 
+def test_the_client_starts_a_model_and_gets_what_was_learned(shared_service: RunningService) -> None:
+    with RemoteDatabase(shared_service.url, "town", shared_service.tokens["ben"]) as db:
+        parameters: dict[str, Any] = {"n_clusters": np.int64(2), "max_iter": 3}
+        job = db.start_model("kmeans", privacy=ZCDP(rho=0.01), **parameters)
+        seen: list[JobStatus] = []
+        model = job.result(on_progress=seen.append)
+        assert isinstance(model, ModelResult)
+        assert (model.model, model.parameters, model.cached) == ("kmeans", parameters, False)
+        assert np.shape(model.fitted["cluster_centers_"])[0] == 2
+        assert (seen[-1].state, seen[-1].question) == ("done", "kmeans")
+        assert seen[-1].steps_done == len(model.receipts) > 1
+        spent = db.budget().own
+        # The same learner here, on the same questions, which were paid for: free, and it predicts.
+        learner = PrivateKMeans(privacy=ZCDP(rho=0.01), n_clusters=2, max_iter=3).fit_database(db)
+        assert learner.cluster_centers_.tolist() == model.fitted["cluster_centers_"]
+        assert learner.promises_ == model.cost
+        assert db.start_model("kmeans", privacy=ZCDP(rho=0.01), **parameters).result().cached
+        assert db.budget().own == spent
+        assert [one.result().model for one in db.jobs() if one.id == job.id] == ["kmeans"]
+
+
+def test_the_client_refuses_a_wrong_model_before_a_request(shared_service: RunningService) -> None:
+    with RemoteDatabase(shared_service.url, "town", shared_service.tokens["ben"]) as db:
+        before = [job.id for job in db.jobs()]
+        with pytest.raises(ParameterError, match=r"has no parameter 'n_cluster'\. Did you mean 'n_clusters'"):
+            db.start_model("kmeans", privacy=ZCDP(rho=0.01), n_cluster=2)
+        with pytest.raises(ParameterError, match="has no parameter 'ledger'"):
+            db.start_model("kmeans", privacy=ZCDP(rho=0.01), ledger=None)
+        with pytest.raises(ParameterError, match=r"model must be one of .*was 'count'"):
+            db.start_model("count", privacy=ZCDP(rho=0.01))
+        with pytest.raises(PromiseError, match="privacy of RemoteDatabase"):
+            db.start_model("pca", privacy=NoPromise(reason="a test"))
+        with pytest.raises(ParameterError, match="target of a model"):
+            db.start_model("id3", privacy=ZCDP(rho=0.01), target="nothing")
+        with pytest.raises(ParameterError, match=r"kind.*must be one of"):
+            db.start_model("ridge", privacy=ZCDP(rho=0.01), target="income")  # not trained by services
+        assert [job.id for job in db.jobs()] == before
+
+
+def test_the_client_reads_the_answer_to_an_aggregate(shared_service: RunningService) -> None:
+    with RemoteDatabase(shared_service.url, "town", shared_service.tokens["ben"]) as db:
+        paid = db.ask(Sums(("age", "income")), privacy=ZCDP(rho=0.01))
+        body = {"kind": "statistical", "question": Sums(("age", "income")).to_dict(), "privacy": RHO}
+        job = created(shared_service.client("ben"), body)
+        answer = db.job(job["id"]).result()
+        assert isinstance(answer, Answer)
+        assert np.asarray(answer.value).tolist() == np.asarray(paid.value).tolist()
+        assert answer.cached
+
+
 def test_the_client_cancels_a_job_and_does_not_wait_longer_than_told(
     service: RunningService, gate: Gate
 ) -> None:
@@ -317,3 +377,14 @@ def test_the_client_cancels_a_job_and_does_not_wait_longer_than_told(
         with pytest.raises(ServiceError, match="stays charged"):
             waiting.result()
         assert held.result().value
+
+
+def test_the_client_cancels_a_model_before_its_next_pass(service: RunningService, gate: Gate) -> None:
+    with RemoteDatabase(service.url, "town", service.tokens["ana"]) as db:
+        job = db.start_model("id3", privacy=ZCDP(rho=0.01), target="sex", max_depth=2)
+        assert gate.came.acquire()
+        assert job.cancel().state == "canceling"
+        gate.open.set()
+        with pytest.raises(ServiceError, match="stays charged"):
+            job.result()
+        assert service.backend.dataset.ledger.spent("ana").charges == job.status().steps_done + 1 == 1

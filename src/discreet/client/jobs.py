@@ -1,23 +1,30 @@
-"""Jobs of a service: long queries that are answered while nobody waits for the response."""
+"""Jobs of a service: long queries, and models, that are computed while nobody waits for the response."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
 
 from discreet.arguments import checked_arguments
+from discreet.client._arguments import promise_body
 from discreet.client.responses import ResponseReader
-from discreet.errors import ServiceUnavailable
+from discreet.errors import DiscreetError, ServiceUnavailable
+from discreet.privacy import promise_from_dict
+from discreet.query.answers import Answer
+from discreet.query.calibration import check_row_promise
 from discreet.query.results import QueryResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet.client.transport import Transport
-    from discreet.errors import DiscreetError
     from discreet.privacy import Promise
+    from discreet.schema import Schema
 
+Result = TypeVar("Result", bound="QueryResult | Answer | ModelResult")
 _OPEN = ("waiting", "running", "canceling")
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0  # seconds between two looks at a job, growing by half
 
@@ -36,7 +43,7 @@ class JobStatus:
     steps : int or None
         Number of aggregates of its plan, which is public; None before it has begun.
     question : str
-        Text of the query.
+        Text of the query, or the name of the model.
 
     Examples
     --------
@@ -55,8 +62,62 @@ class JobStatus:
         return self.state not in _OPEN
 
 
-class Job:
-    """A query that a service answers while nobody waits; made by :meth:`RemoteDatabase.start`.
+@dataclass(frozen=True)
+class ModelResult:
+    """A model that a service trained.
+
+    Attributes
+    ----------
+    model : str
+        Name of the model, such as ``kmeans``.
+    parameters : dict
+        Parameters that were given; the others had their defaults.
+    fitted : dict
+        What was learned: the fitted attributes of the model by their names, as plain lists and numbers.
+    cost : tuple of Promise
+        Promises that its training keeps.
+    cached : bool
+        Whether every answer that it needed had been paid for before.
+    receipts : tuple of str
+        Ids of the receipts of these answers.
+
+    Notes
+    -----
+    It holds numbers and does not predict. A learner of :mod:`discreet.learn` with the same promise and
+    parameters does, after ``fit_database(table)``: its questions were paid for, so that they are free as long
+    as the rows are the same.
+
+    Examples
+    --------
+    >>> result = ModelResult("kmeans", {"n_clusters": 1}, {"cluster_centers_": [[0.4]]}, (), False, ("a-1",))
+    >>> result.fitted["cluster_centers_"]
+    [[0.4]]
+    """
+
+    model: str
+    parameters: dict[str, Any]
+    fitted: dict[str, Any]
+    cost: tuple[Promise, ...]
+    cached: bool
+    receipts: tuple[str, ...]
+
+    @classmethod
+    def from_wire(cls, values: Mapping[str, Any]) -> ModelResult:
+        """Return the model in a response of the service."""
+        return cls(
+            model=str(values["learner"]),
+            parameters=dict(values["parameters"]),
+            fitted=dict(values["fitted"]),
+            cost=tuple(promise_from_dict(promise) for promise in values["cost"]),
+            cached=bool(values["cached"]),
+            receipts=tuple(map(str, values["receipts"])),
+        )
+
+
+class Job(Generic[Result]):
+    """A query or a model that a service computes while nobody waits.
+
+    Made by :meth:`RemoteDatabase.start` and :meth:`RemoteDatabase.start_model`.
 
     Parameters
     ----------
@@ -95,8 +156,11 @@ class Job:
 
     def result(
         self, timeout: float | None = None, *, on_progress: Callable[[JobStatus], None] | None = None
-    ) -> QueryResult:
+    ) -> Result:
         """Wait for the job to end, and return its result. Free: it was charged when it ran.
+
+        That of a query is a :class:`~discreet.query.QueryResult`, of a model a :class:`ModelResult`, of an
+        aggregate that a program sent as a job an :class:`~discreet.query.Answer`.
 
         Parameters
         ----------
@@ -142,14 +206,14 @@ class Job:
             raise self._unexpected_response() from None
         return JobStatus(str(state), done, steps, str(question))
 
-    def _result(self, response: Mapping[str, Any]) -> QueryResult:
+    def _result(self, response: Mapping[str, Any]) -> Result:
         error, answer = response.get("error"), response.get("answer")
         if isinstance(error, dict):
             failure = ResponseReader(self._transport.url).read_error(error)
             raise failure.error(attempts=1, pays=False, lost=False)
         try:
-            return QueryResult.from_wire(answer)  # type: ignore[arg-type]
-        except (KeyError, TypeError, AttributeError, ValueError):
+            return _read_result(answer)  # type: ignore[return-value]  # the kind is that of what was started
+        except (KeyError, TypeError, AttributeError, ValueError, DiscreetError):
             raise self._unexpected_response() from None
 
     def _unexpected_response(self) -> DiscreetError:
@@ -163,6 +227,8 @@ class Job:
 class JobMethods:
     """Methods of a table behind a service that start and list jobs."""
 
+    schema: Schema
+    neighbors: Any
     _transport: Transport
     _path: str
 
@@ -177,7 +243,7 @@ class JobMethods:
         privacy: Promise | None = None,
         sd: float | None = None,
         refines: str | Sequence[str] = (),
-    ) -> Job:
+    ) -> Job[QueryResult]:
         """Have a query answered without waiting for it, and return the job.
 
         Parameters
@@ -193,14 +259,69 @@ class JobMethods:
         body = self._text_query_body(text, privacy, sd)
         if refines:
             body["refines"] = [refines] if isinstance(refines, str) else list(refines)
+        return self._start(body)
+
+    def start_model(
+        self, model: str, *, privacy: Promise, target: str | None = None, **parameters: Any
+    ) -> Job[ModelResult]:
+        """Have a model trained without waiting for it, and return the job.
+
+        Parameters
+        ----------
+        model : str
+            Name of a model that the service trains: ``classifier``, ``id3``, ``perceptron``, ``pca`` or
+            ``kmeans``.
+        privacy : PureDP, ApproxDP, ZCDP or GaussianDP
+            Promise that the model keeps, with the unit and neighbors of the schema.
+        target : str, optional
+            Column to predict; None for that of the schema.
+        **parameters
+            Parameters of the learner, such as ``n_clusters``; those that are left out have their defaults.
+
+        Raises
+        ------
+        ParameterError, PromiseError
+            The learner does not have such a parameter, or cannot keep the promise; nothing was sent.
+        ServiceUnavailable
+            The caller has as many unfinished jobs as one may have.
+
+        Examples
+        --------
+        >>> import discreet
+        >>> census = discreet.connect("https://data.example.org")["census"]  # doctest: +SKIP
+        >>> job = census.start_model("kmeans", privacy=discreet.ZCDP(0.1), n_clusters=3)  # doctest: +SKIP
+        >>> job.result().fitted["cluster_centers_"]  # doctest: +SKIP
+        """
+        # These import every learner, which a table that is only queried does not need.
+        from discreet.pipeline.training import check_parameter_names, make_learner, with_target
+
+        promise = promise_body(privacy)
+        check_row_promise(privacy, self.neighbors)
+        check_parameter_names(model, parameters)
+        make_learner(model, schema=with_target(self.schema, target), privacy=privacy, **parameters)
+        plain = {
+            name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+            for name, value in parameters.items()
+        }
+        body = {"kind": model, "privacy": promise, "parameters": plain}
+        return self._start(body if target is None else {**body, "target": target})
+
+    def _start(self, body: Mapping[str, Any]) -> Job[Any]:
         response = self._transport.post(f"{self._path}/jobs", body, pays=True)
         return self.job(str(response.get("id")))
 
-    def job(self, id: str) -> Job:
+    def job(self, id: str) -> Job[Any]:
         """Return a job of the holder of the token by its id."""
         return Job(self._transport, f"{self._path}/jobs", id)
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[Job[Any]]:
         """Return the last jobs of the holder of the token, newest first. Free."""
         response = self._transport.get(f"{self._path}/jobs")
         return [self.job(str(entry["id"])) for entry in response.get("jobs", ())]
+
+
+def _read_result(answer: Any) -> QueryResult | Answer | ModelResult:
+    """Return the answer of a job, of the kind that it has."""
+    if answer["kind"] == "model":
+        return ModelResult.from_wire(answer)
+    return Answer.from_dict(answer["answer"]) if "answer" in answer else QueryResult.from_wire(answer)

@@ -123,6 +123,17 @@ def make_learner(
     return learner
 
 
+def with_target(schema: Schema, target: str | None) -> Schema:
+    """Return the schema with another target column; None keeps its own."""
+    if target is None or target == schema.target:
+        return schema
+    if target not in {column.name for column in schema.columns}:
+        raise ParameterError(
+            f"target of a model must be one of the declared columns, was {target!r}. Its schema lists them."
+        )
+    return schema.with_target(target)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
     """Result of a training.

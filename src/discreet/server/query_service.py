@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.batching import Step, run_one
 from discreet.errors import BudgetExceeded, DiscreetError, ParameterError
+from discreet.pipeline.training import with_target
 from discreet.privacy.budget_split import BudgetSplit
 from discreet.query.costs import affordable_request
 from discreet.query.text_query import is_free, preview_query, query_task
@@ -31,7 +32,7 @@ from discreet.server.errors import (
     budget_error,
 )
 from discreet.server.limits import MOST_SUMS
-from discreet.server.training import make_model, with_target
+from discreet.server.training import make_model
 from discreet.server.work import Planning, declare_work, texts_of
 
 if TYPE_CHECKING:

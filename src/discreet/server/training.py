@@ -32,17 +32,6 @@ def make_model(request: TrainRequest, schema: Schema, privacy: Promise | None) -
     return make_learner(request.kind, schema=schema, privacy=privacy, **parameters)
 
 
-def with_target(schema: Schema, target: str | None) -> Schema:
-    """Return the schema with another target column; None keeps its own."""
-    if target is None or target == schema.target:
-        return schema
-    if target not in {column.name for column in schema.columns}:
-        raise ParameterError(
-            f"target of a model must be one of the declared columns, was {target!r}. Its schema lists them."
-        )
-    return schema.with_target(target)
-
-
 def fitted_attributes(learner: Learner) -> dict[str, Any]:
     """Return the fitted attributes of a model as plain JSON values; none has one entry per row."""
     attributes: dict[str, Any] = {}
