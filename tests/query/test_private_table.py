@@ -154,6 +154,9 @@ def outcomes(table: OpenTable) -> dict[str, Any]:
         "by": db.mean("income", where="age > 17", by=["ward", "sex"], privacy=MU, **owned),
         "histogram": db.histogram(["ward", "age"], edges={"age": [30, 60]}, privacy=MU, **owned),
         "gram": db.ask(Gram(("age", "income")), privacy=MU, **owned),
+        "paid is free": db.is_free(Sums("income / 7"), privacy=MU, **owned),
+        "unpaid is free": db.is_free(Sums("income / 8"), privacy=MU, **owned),
+        "exact is free": db.is_free(Sums("1"), privacy=MU, **owned),
     }
     first = found["count"].receipts
     found["refined"] = db.query("count where age > 40", privacy=finer, refines=first, **owned)
@@ -208,6 +211,7 @@ def test_the_reference_is_what_it_should_be() -> None:
     assert found["again"].cells == found["count"].cells
     assert (found["exact"].value, found["exact"].cost) == (N, ())
     assert (found["preview"].is_free, found["paid preview"].is_free) == (False, True)
+    assert [found[f"{what} is free"] for what in ("paid", "unpaid", "exact")] == [True, False, True]
     assert found["refined"].refined
     assert found["refined"].sd < found["count"].sd
     assert found["mean"].group_by == ("ward",)
@@ -278,10 +282,10 @@ def test_another_owner_cannot_recall(table: OpenTable) -> None:
         table.db.recall(table.db.count("age > 4", privacy=MU, **table.owned).receipts[0], owner="ben")
 
 
-@pytest.mark.parametrize("verb", ["query", "preview", "ask", "sum", "recall", "budget", "history"])
+@pytest.mark.parametrize("verb", ["query", "preview", "ask", "is_free", "sum", "recall", "budget", "history"])
 def test_the_client_refuses_an_owner_without_a_request(verb: str, request: pytest.FixtureRequest) -> None:
     arguments: dict[str, Any] = {"query": ("count",), "preview": ("count",), "recall": ("ab-2",)}
-    arguments |= {"ask": (Sums("age"),), "sum": ("age",)}
+    arguments |= {"ask": (Sums("age"),), "is_free": (Sums("age"),), "sum": ("age",)}
     privacy: dict[str, Promise] = {} if verb in ("recall", "budget", "history") else {"privacy": MU}
     with remote_table(request) as table, pytest.raises(ParameterError, match="must be None, was given"):
         getattr(table.db, verb)(*arguments.get(verb, ()), owner="ben", **privacy)
@@ -291,7 +295,7 @@ def test_the_client_refuses_an_owner_without_a_request(verb: str, request: pytes
 
 VERBS = [
     *("query", "preview", "sum", "count", "mean", "histogram", "ask", "cost", "expected_sd", "recall"),
-    *("budget", "history", "dummy", "schema", "n_rows", "neighbors", "dataset", "close"),
+    *("is_free", "budget", "history", "dummy", "schema", "n_rows", "neighbors", "dataset", "close"),
 ]
 
 

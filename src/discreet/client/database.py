@@ -182,6 +182,35 @@ class RemoteDatabase(JobMethods, SavedMethods, PrivateTable):
         noise = _charged_noise(candidates, answer.get("cost") if isinstance(answer, dict) else None)
         return self._read_answer(answer, bound, noise, refined=refines is not None)
 
+    @checked_arguments
+    def is_free(
+        self,
+        question: Aggregate,
+        *,
+        privacy: Promise | None = None,
+        variance: float | None = None,
+        owner: str | None = None,
+        refines: str | None = None,
+    ) -> bool:
+        """Return whether :meth:`ask` would charge nothing: it needs no noise, or was paid for before. Free.
+
+        Parameters
+        ----------
+        question, privacy, variance, refines
+            As for :meth:`ask`.
+        owner : None
+            Refused: the service charges the holder of the token.
+        """
+        refuse_owner("is_free", owner)
+        self.cost_model.candidates(question, privacy=privacy, variance=variance)  # refuses here what is wrong
+        body = _aggregate_body(question, privacy, variance)
+        if refines is not None:
+            body["refines"] = [refines]
+        free = self._transport.post(f"{self._path}/preview", body, pays=False).get("free")
+        if not isinstance(free, bool):
+            raise self._unexpected_response("a price that cannot be read")
+        return free
+
     def _calibrate(
         self,
         question: Aggregate,

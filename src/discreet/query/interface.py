@@ -151,6 +151,24 @@ class PrivateTable(CostedTable, metaclass=CheckedArguments):
         """
 
     @abstractmethod
+    def is_free(
+        self,
+        question: Aggregate,
+        *,
+        privacy: Promise | None = None,
+        variance: float | None = None,
+        owner: str | None = None,
+        refines: str | None = None,
+    ) -> bool:
+        """Return whether :meth:`ask` would charge nothing: it needs no noise, or was paid for before. Free.
+
+        Parameters
+        ----------
+        question, privacy, variance, owner, refines
+            As for :meth:`ask`.
+        """
+
+    @abstractmethod
     def recall(self, receipt: str, *, owner: str | None = None) -> Answer:
         """Return an answer that was paid for, merged with those it refined. Free.
 
