@@ -141,6 +141,18 @@ def test_every_parameter_is_explained() -> None:
     assert [found for name in trees() for found in thin_parameter_texts(name)] == []
 
 
+def test_no_docstring_has_a_section_twice() -> None:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = []
+    for name, tree in trees().items():
+        for node in ast.walk(tree):
+            docstring = ast.get_docstring(node) if isinstance(node, documented) else None
+            headings = re.findall(r"^(\w.*)\n-{3,}$", docstring or "", re.MULTILINE)
+            if len(headings) != len(set(headings)):
+                found.append(f"{name}: {getattr(node, 'name', 'module')}")
+    assert found == []
+
+
 def test_every_long_function_has_a_docstring() -> None:
     assert [found for name in trees() for found in undocumented(name)] == []
 

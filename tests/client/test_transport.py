@@ -152,6 +152,20 @@ def test_a_service_that_asks_for_time_gets_it(naps: list[float]) -> None:
     assert naps == [7.0]
 
 
+def test_the_message_says_once_what_was_charged(naps: list[float]) -> None:
+    error = {"message": "It is busy. Nothing was charged.", "hint": "Try again in a moment.", "details": {}}
+    busy = Say.json({"error": {"code": "busy", **error}}, 429)
+    with standing_in(busy, busy, retries=1) as (_, db), pytest.raises(ServiceUnavailable) as told:
+        db.ask(Sums("age"), privacy=MU)
+    words = "It is busy. Try again in a moment. That was attempt 2."
+    assert str(told.value) == f"{words} Nothing was charged."
+    with standing_in(SILENCE, busy, retries=1) as (_, db), pytest.raises(ServiceUnavailable) as told:
+        db.ask(Sums("age"), privacy=MU)
+    maybe = "It may have been charged; if it was, the same again is free and gets the answer that was lost."
+    assert str(told.value) == f"{words} {maybe}"
+    assert len(naps) == 2
+
+
 @pytest.mark.parametrize("value", ["soon", "-3", "1e9", "٣", "Wed, 21 Oct 2026 07:28:00 GMT"])
 def test_a_time_that_cannot_be_read_is_our_own(value: str, naps: list[float]) -> None:
     with standing_in(Say.error(429, "busy", Retry_After=value.encode().decode("latin-1"))) as (_, db):

@@ -42,7 +42,7 @@ _RETRY_CODES = (
     "ledger-unavailable",
     "engine-failed",
 )
-_FREE = "Ask the same again: it is free, and gets the answer that was paid for."
+_MAYBE_CHARGED = "It may have been charged; if it was, the same again is free and gets the answer that was lost."
 _PAGE = 1000  # charges of one request
 _MAX_PARTS = 64  # answers that may be merged into one
 
@@ -106,7 +106,9 @@ class FailedAttempt:
             return LedgerUnavailable(message)
         message += f" That was attempt {attempts}." if attempts > 1 else ""
         if pays:
-            message += f" It may have been charged. {_FREE}" if lost else " Nothing was charged."
+            # The service speaks of the last attempt; this is said of all of them, and once.
+            charged = _MAYBE_CHARGED if lost else NOTHING_CHARGED
+            message = f"{message.replace(f' {NOTHING_CHARGED}', '')} {charged}"
         if self.code in ("strange", "insecure") or not (self.lost or self.retry or self.code == "stopped"):
             return ServiceError(message)
         return ServiceUnavailable(message, may_be_charged=pays and lost, wait=self.wait)

@@ -83,8 +83,8 @@ class Client:
     url, token, timeout, retries, verify
         As for :func:`connect`.
 
-    Examples
-    --------
+    Notes
+    -----
     ``service["town"]`` is the table of that name, a :class:`RemoteDatabase`, which has all verbs of a
     :class:`~discreet.query.Database`.
 
