@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from discreet.errors import ParameterError, PromiseError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 
 if TYPE_CHECKING:
-    from discreet._types import Floats
+    from discreet.query.aggregates import Aggregate
 
 PRIVACY_AMOUNTS: dict[type[Promise], tuple[str, ...]] = {
     PureDP: ("epsilon",),
@@ -20,7 +18,6 @@ PRIVACY_AMOUNTS: dict[type[Promise], tuple[str, ...]] = {
     GaussianDP: ("mu",),
 }
 DATASET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-ROUNDING = 1e-9  # relative; another machine may compute a standard deviation a few units differently
 
 
 def check_number(name: str, value: Any, fits: bool) -> None:
@@ -58,19 +55,7 @@ def promise_body(promise: Any) -> dict[str, Any]:
     )
 
 
-def is_same_cost(cost: tuple[Promise, ...], promise: Promise | None) -> bool:
-    if promise is None:
-        return cost == ()
-    if len(cost) != 1 or type(cost[0]) is not type(promise):
-        return False
-    about = (cost[0].unit, cost[0].neighbors) == (promise.unit, promise.neighbors)
-    numbers = [(getattr(cost[0], name), getattr(promise, name)) for name in PRIVACY_AMOUNTS[type(promise)]]
-    return about and all(abs(a - b) <= ROUNDING * b for a, b in numbers)
-
-
-def to_floats(values: Any) -> Floats:
-    """Return numbers as an array; refuses texts that look like numbers."""
-    array = np.asarray(values)
-    if array.dtype.kind not in "fiu":
-        raise ValueError
-    return array.astype(np.float64)
+def aggregate_body(question: Aggregate, privacy: Promise | None, variance: float | None) -> dict[str, Any]:
+    """Return the body of a request with an aggregate."""
+    noise = {"privacy": promise_body(privacy)} if variance is None else {"variance": float(variance)}
+    return {"kind": "statistical", "question": question.to_dict(), **noise}

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 from pydantic import ValidationError
 
 from discreet.arguments import checked_arguments
-from discreet.client._arguments import (
-    ROUNDING,
-    check_dataset,
-    is_same_cost,
-    promise_body,
-    refuse_owner,
-    to_floats,
-)
+from discreet.client._answers import charged_noise, read_answer
+from discreet.client._arguments import aggregate_body, check_dataset, promise_body, refuse_owner
 from discreet.client.jobs import JobMethods
 from discreet.client.responses import HistoryReader, ResponseReader
 from discreet.client.saved import SavedMethods
@@ -29,7 +21,6 @@ from discreet.privacy import (
     promise_from_dict,
 )
 from discreet.query.aggregates import aggregate_from_dict
-from discreet.query.answers import Answer
 from discreet.query.calibration import check_row_promise
 from discreet.query.costs import CostModel
 from discreet.query.curation import Curation
@@ -49,6 +40,7 @@ if TYPE_CHECKING:
 
     from discreet.client.transport import BearerToken
     from discreet.query.aggregates import Aggregate, BoundAggregate
+    from discreet.query.answers import Answer
     from discreet.query.calibration import QueryNoise
 
 Body = TypeVar("Body")
@@ -172,14 +164,14 @@ class RemoteDatabase(JobMethods, SavedMethods, PrivateTable):
         """
         refuse_owner("ask", owner)
         bound, candidates = self.cost_model.candidates(question, privacy=privacy, variance=variance)
-        body = _aggregate_body(question, privacy, variance)
+        body = aggregate_body(question, privacy, variance)
         if plan:
             body["plan"] = [promise_body(promise) for promise in plan]
         if refines is not None:
             body["refines"] = [refines]
         response = self._transport.post(f"{self._path}/query", body, pays=True)
         answer = response.get("answer")
-        noise = _charged_noise(candidates, answer.get("cost") if isinstance(answer, dict) else None)
+        noise = charged_noise(candidates, answer.get("cost") if isinstance(answer, dict) else None)
         return self._read_answer(answer, bound, noise, refined=refines is not None)
 
     @checked_arguments
@@ -203,7 +195,7 @@ class RemoteDatabase(JobMethods, SavedMethods, PrivateTable):
         """
         refuse_owner("is_free", owner)
         self.cost_model.candidates(question, privacy=privacy, variance=variance)  # refuses here what is wrong
-        body = _aggregate_body(question, privacy, variance)
+        body = aggregate_body(question, privacy, variance)
         if refines is not None:
             body["refines"] = [refines]
         free = self._transport.post(f"{self._path}/preview", body, pays=False).get("free")
@@ -233,9 +225,9 @@ class RemoteDatabase(JobMethods, SavedMethods, PrivateTable):
         bound, candidates = self.cost_model.candidates(question, privacy=privacy, variance=variance)
         if len(candidates) == 1:
             return bound, candidates[0]
-        body = _aggregate_body(question, privacy, variance)
+        body = aggregate_body(question, privacy, variance)
         response = self._transport.post(f"{self._path}/preview", body, pays=False)
-        return bound, _charged_noise(candidates, response.get("cost"))
+        return bound, charged_noise(candidates, response.get("cost"))
 
     def recall(self, receipt: str, *, owner: str | None = None) -> Answer:
         """Return an answer that was paid for, merged with those it refined, from the history. Free.
@@ -451,27 +443,10 @@ class RemoteDatabase(JobMethods, SavedMethods, PrivateTable):
         pays : bool
             Whether it may have been charged just now; the error says so.
         """
-        try:
-            value, sd = (to_floats(values[name]) for name in ("value", "sd"))
-            answer = Answer.from_dict(values)
-        except (KeyError, TypeError, ValueError, AttributeError, DiscreetError):
-            raise self._unexpected_response("an answer that cannot be read", pays=pays) from None
-        expected = bound.arrange(noise.sd(bound), 0.0)
-        if value.shape != bound.shape or sd.shape != bound.shape:
-            raise self._unexpected_response("an answer of another shape", pays=pays)
-        if not (np.isfinite(value).all() and np.isfinite(sd).all() and (sd >= 0).all()):
-            raise self._unexpected_response("an answer with numbers that are none", pays=pays)
-        # What is merged with earlier answers is less noisy than its own part, and has the law of the widest.
-        fits = sd <= expected * (1 + ROUNDING)
-        if not refined:
-            fits &= sd >= expected * (1 - ROUNDING)
-        if answer.law not in ((noise.law, "laplace") if refined else (noise.law,)) or not fits.all():
-            raise self._unexpected_response("an answer with other noise", pays=pays)
-        if answer.receipt.schema != self.schema.digest:
-            raise self._unexpected_response("an answer under another schema than before", pays=pays)
-        if not is_same_cost(answer.cost[-1:] if refined else answer.cost, noise.promise):
-            raise self._unexpected_response("an answer at another price", pays=pays)
-        return dataclasses.replace(answer, labels=bound.labels)
+        answer = read_answer(values, bound, noise, schema=self.schema.digest, refined=refined)
+        if isinstance(answer, str):
+            raise self._unexpected_response(answer, pays=pays)
+        return answer
 
     def _parse(
         self, parser: Callable[[Mapping[str, Any]], Body], response: Mapping[str, Any], *, pays: bool = False
@@ -504,18 +479,6 @@ class RemoteDatabase(JobMethods, SavedMethods, PrivateTable):
     def __reduce__(self) -> tuple[Any, ...]:
         transport = self._transport
         return _reconnect, (self.url, self.dataset, transport.timeout, transport.retries, self._verify)
-
-
-def _aggregate_body(question: Aggregate, privacy: Promise | None, variance: float | None) -> dict[str, Any]:
-    """Return the body of a request with an aggregate."""
-    noise = {"privacy": promise_body(privacy)} if variance is None else {"variance": float(variance)}
-    return {"kind": "statistical", "question": question.to_dict(), **noise}
-
-
-def _charged_noise(candidates: Sequence[QueryNoise], cost: Any) -> QueryNoise:
-    """Return the noise of the law that a service says it charges; the first if that cannot be read."""
-    kinds = [promise.get("kind") for promise in cost or () if isinstance(promise, dict)]
-    return next((n for n in candidates if n.promise and kinds[-1:] == [n.promise.kind]), candidates[0])
 
 
 def _reconnect(url: str, dataset: str, timeout: float, retries: int, verify: Any) -> RemoteDatabase:

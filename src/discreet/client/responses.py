@@ -42,7 +42,9 @@ _RETRY_CODES = (
     "ledger-unavailable",
     "engine-failed",
 )
-_MAYBE_CHARGED = "It may have been charged; if it was, the same again is free and gets the answer that was lost."
+_MAYBE_CHARGED = (
+    "It may have been charged; if it was, the same again is free and gets the answer that was lost."
+)
 _PAGE = 1000  # charges of one request
 _MAX_PARTS = 64  # answers that may be merged into one
 
