@@ -144,6 +144,8 @@ def test_the_command_line_publishes_a_model_of_a_service(tmp_path: Path) -> None
             assert (refused.code, words in refused.err) == (1, True), refused.err
         assert service.backend.dataset.ledger.spent("ana").charges == charged
     assert verify(tmp_path / "model").ok
+    statement = json.loads((tmp_path / "model" / "public" / "statement.json").read_text(encoding="utf-8"))
+    assert statement["composition"]["service"].startswith("The limit counts questions to this data set alone")
     assert set(load_model(tmp_path / "model").classes_) == {"no", "yes"}
 
 

@@ -92,6 +92,8 @@ def test_an_analyst_publishes_a_folder_out_of_a_budget(tmp_path: Path) -> None:
         assert verify(tmp_path / "made", ledger=None).ok
     statement = same.statement
     assert "ledger of a service" in statement.composition.total
+    assert statement.composition.service == service.backend.dataset.accounting.composition
+    assert "counts questions to this data set alone" in (same.folder / "internal" / "report.html").read_text()
     assert "curator knows" in next(check.detail for check in found.checks if check.name == "ledger")
     first, second = ((tmp_path / name / "public" / "data.parquet").read_bytes() for name in ("made", "same"))
     assert first == second

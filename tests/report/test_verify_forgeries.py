@@ -359,6 +359,7 @@ STATEMENTS: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "earlier charges called something new": (renamed_as("note"), "composition"),
     "a charge listed twice": (smaller_earlier, "composition"),
     "the ledger denied": (without_ledger, "composition"),
+    "the words of a service": (at("composition", "service", to="Nobody else asks."), "composition"),
     "no position": (at("composition", "position", to=None), "composition"),
     "a zeroed receipt hash": (at("composition", "receipt", "hash", to="0" * 64), "composition"),
     "another receipt hash": (at("composition", "receipt", "hash", to="a1" * 32), "composition"),

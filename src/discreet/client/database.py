@@ -14,6 +14,7 @@ from discreet.client.responses import HistoryReader, ResponseReader
 from discreet.client.saved import SavedMethods
 from discreet.client.transport import open_transport
 from discreet.errors import DiscreetError, ParameterError
+from discreet.formatting import shorten
 from discreet.privacy import (
     PosteriorOdds,
     Promise,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from discreet.query.calibration import QueryNoise
 
 Body = TypeVar("Body")
+_MAX_SENTENCE = 500  # characters of what a service says about its limits; it goes into statements
 
 
 class RemoteDatabase(JobMethods, SavedMethods, PrivateTable):
@@ -71,6 +73,8 @@ class RemoteDatabase(JobMethods, SavedMethods, PrivateTable):
     limits : dict of str to int
         Largest body of a request in bytes (``body_bytes``) and most numbers of an answer (``cells``) that the
         service takes; empty if it did not say.
+    composition : str or None
+        What the limits count, as the service says: this table alone, or all about the same people.
 
     Notes
     -----
@@ -420,6 +424,8 @@ class RemoteDatabase(JobMethods, SavedMethods, PrivateTable):
         self._seeded = response.get("seeded") is True
         limits = response.get("limits")
         known = limits if isinstance(limits, dict) else {}
+        composition = response.get("composition")
+        self.composition = shorten(composition, _MAX_SENTENCE) if isinstance(composition, str) else None
         self.limits = {name: most for name, most in known.items() if isinstance(most, int)}
         # Whether ids are kept is for the service to say: here they only have a place.
         ids = schema.id_column is not None and schema.max_rows_per_unit == 1

@@ -139,6 +139,7 @@ def publish_answers(
                 tuning=describe_tuning(run.tuned, False, publication.receipts[0], charged),
                 files=data_digests(public),
                 created=publication.receipt.when,
+                service=getattr(sums, "composition", None),
             )
             write_public(public, statement)
             if signing_key is not None:

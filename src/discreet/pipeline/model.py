@@ -256,6 +256,7 @@ def publish_model(
                 tuning=describe_tuning(run.tuned, tuned_before, receipts[0], table_ledger),
                 files={MODEL: digest_of(public / MODEL)},
                 created=receipts[-1].when,
+                service=getattr(source, "composition", None) if answering else None,
             )
             write_model_folder(public, statement, learner)
             if signing_key is not None:

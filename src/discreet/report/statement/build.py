@@ -94,6 +94,7 @@ def build_statement(
     tuning: Tuning,
     files: Mapping[str, str],
     created: str | None = None,
+    service: str | None = None,
 ) -> DocumentT:
     """Build the privacy statement of a published table or of a trained model.
 
@@ -112,6 +113,8 @@ def build_statement(
         SHA-256 of each published file of data, by file name.
     created : str, optional
         Universal time, ISO 8601; by default that of the last charge, which is the one that can be verified.
+    service : str, optional
+        What the limits of the service count whose answers were used, as it says; None for a table at hand.
 
     Returns
     -------
@@ -133,7 +136,7 @@ def build_statement(
         **promised_blocks(subject),
         declared=schema.to_dict(),
         digest=schema.digest,
-        composition=subject.composition(ledger),
+        composition=subject.composition(ledger).model_copy(update={"service": service}),
         tuning=tuning,
         implementation=subject.implementation(),
         files=dict(files),

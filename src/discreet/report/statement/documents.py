@@ -272,7 +272,22 @@ class LedgerPosition(Record):
     head: str
 
 
-class Composition(Record):
+class Charges(Record):
+    """What compositions of tables and of models have in common: what the limits of a service count."""
+
+    service: str | None = None
+
+    # A return type would replace the published JSON Schema by its own.
+    @model_serializer(mode="wrap")
+    def _leave_out_service(self, write: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        """Write no empty field, so that statements of tables at hand are as they were."""
+        content = write(self)
+        if content.get("service") is None:
+            content.pop("service", None)
+        return content
+
+
+class Composition(Charges):
     """What else was charged in the same ledger, and what that adds up to."""
 
     counted: bool

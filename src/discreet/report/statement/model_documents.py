@@ -8,6 +8,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from discreet.formatting import list_names
 from discreet.report.statement.documents import (
+    Charges,
     DeclaredBound,
     Definition,
     Document,
@@ -92,7 +93,7 @@ class ModelNumbers(Record):
     theorems: list[Theorem]
 
 
-class ModelComposition(Record):
+class ModelComposition(Charges):
     """What else was charged in the same ledger, and what that adds up to."""
 
     counted: bool

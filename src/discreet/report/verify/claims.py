@@ -314,6 +314,9 @@ def composition_faults(
     if (stated.counted, stated.ledger) != (counted, receipts[0].ledger if counted else None):
         subject = "The receipt is" if plain else "The receipts are"
         wrong.append(f"{subject} of another ledger than the statement says.")
+    elsewhere = is_charged_elsewhere(stated, receipts)
+    if stated.service is not None and not elsewhere:
+        wrong.append("It says what a service counts, and was charged to none (composition.service).")
     total, following = describe_total(
         [[promise_from_dict(promise) for promise in charge.promises] for charge in stated.earlier],
         promises,
@@ -321,7 +324,7 @@ def composition_faults(
         limit=stated.limit,
         steered=includes_answers([charge.what for charge in stated.earlier]),
         others=len(stated.other_ledgers),
-        alone=is_charged_elsewhere(stated, receipts),
+        alone=elsewhere,
     )
     for name, claimed, true in (("total", stated.total, total), ("next", stated.next, following)):
         if claimed != true:
