@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
+from discreet import connect
 from discreet.cli.main import build_app
 from discreet.errors import DiscreetError, SourceError
 from discreet.ledger import Ledger
@@ -88,8 +89,21 @@ def test_members_share_the_limit_of_their_group_and_see_what_is_left(service: Ru
     assert budget["group"]["name"] == "office"
     assert budget["available"]["whose"] == "group"
     assert budget["available"]["left"]["rho"] == pytest.approx(0, abs=1e-9)
+    with connect(service.url, service.tokens["ben"]) as whole:
+        (entry,) = whole.datasets()
+        for shown in (whole["town"].budget(), entry.budget):
+            assert shown.group is not None
+            assert shown.available is not None
+            assert (shown.group.name, shown.available.whose) == ("office", "group")
+            assert shown.group.left == shown.available.left == budget["group"]["left"]
+            assert shown.people is None
+            assert shown.composition == whole["town"].composition == budget["composition"]
+            line = next(line for line in str(shown).splitlines() if line.startswith("Group office"))
+            assert line.startswith("Group office (used up first): 100")
     order(curator, action="group", name="ben", group=None)
     assert service.ask(count(40), "ben").status_code == 200
+    with connect(service.url, service.tokens["ben"]) as whole:
+        assert whole["town"].budget().group is None
     assert service.client("ben").get(BUDGET).json()["group"] is None
     groups = [
         (line["name"], line["group"])

@@ -453,6 +453,11 @@ def test_tables_about_the_same_people_share_one_limit_and_nothing_else(tmp_path:
             assert budget["total"]["left"]["rho"] == 0
             assert "about residents share one limit" in budget["composition"]
             assert len(client.get(f"/v1/datasets/{name}/history").json()["entries"]) == charges
+        with connect(service.url, service.tokens["ana"]) as whole:
+            assert "about residents share one limit" in (whole["village"].composition or "")
+            words = str(whole["village"].budget())
+            assert "All data sets about residents: 100" in words
+            assert "about residents share one limit" in words
         receipt = client.get("/v1/datasets/village/history").json()["entries"][0]["receipt"]
         browser = signed_in(service, "ana")
         assert browser.get(f"/datasets/village/answers/{receipt}").status_code == 200

@@ -71,8 +71,11 @@ class DatasetInfo(BaseModel):
 
 def _known_amounts(entry: dict[str, Any]) -> dict[str, Any]:
     """Return the budgets of an entry; None for those that are not known while the ledger does not answer."""
-    known = {key: entry[key] if entry[key]["spent"] is not None else None for key in ("own", "total")}
-    return {**known, "collusion": entry["collusion"]}
+    budgets = {key: entry.get(key) for key in ("own", "group", "total", "people", "available")}
+    known = {
+        key: one if one is not None and one["spent"] is not None else None for key, one in budgets.items()
+    }
+    return {**known, "collusion": entry["collusion"], "composition": entry["composition"]}
 
 
 class Client:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf
 
 from discreet.errors import MissingExtra
-from discreet.formatting import format_amounts
+from discreet.formatting import format_amounts, name
 from discreet.privacy import Promise, promise_from_dict
 from discreet.privacy.promises import describe_promise
 from discreet.query.costs import describe_used
@@ -197,6 +197,18 @@ class Amounts(_FrozenModel):
         )
 
 
+class NamedAmounts(Amounts):
+    """Budget that several share, and the name of the group or of the people that it belongs to."""
+
+    name: str
+
+
+class AvailableAmounts(Amounts):
+    """Budget of which an owner can spend the least, and whose it is: ``own``, ``group`` or ``total``."""
+
+    whose: str
+
+
 class Budget(_FrozenModel):
     """What one owner, and all owners together, may spend, have spent and have left.
 
@@ -205,9 +217,18 @@ class Budget(_FrozenModel):
     own : Amounts or None
         Budget of the owner; None where no owner is named.
     total : Amounts or None
-        Budget of all owners together.
+        Budget of all owners together; at a service the nearer to its limit of that of the data set and of
+        that of all data sets about the same people.
+    group : NamedAmounts or None
+        Budget of the owner's group; None for an owner in no group, and for a table at hand.
+    people : NamedAmounts or None
+        Budget of all data sets about the same people; None for one alone, and for a table at hand.
+    available : AvailableAmounts or None
+        The one of these budgets of which the owner can spend the least; None for a table at hand.
     collusion : str or None
         What the limits assume about owners who share their results; None for a table at hand.
+    composition : str or None
+        What the limits count, this table alone or all about the same people; None for a table at hand.
 
     Examples
     --------
@@ -222,12 +243,28 @@ class Budget(_FrozenModel):
 
     own: Amounts | None
     total: Amounts | None
+    group: NamedAmounts | None = None
+    people: NamedAmounts | None = None
+    available: AvailableAmounts | None = None
     collusion: str | None = None
+    composition: str | None = None
 
     def __str__(self) -> str:
-        budgets = {"Own": self.own, "All": self.total}
-        lines = [f"{whose}: {amounts}" for whose, amounts in budgets.items() if amounts is not None]
-        return "\n".join((*lines, *filter(None, (self.collusion,))))
+        budgets = {"own": ("Own", self.own)}
+        if self.group is not None:
+            budgets["group"] = (f"Group {name(self.group.name)}", self.group)
+        budgets["total"] = ("All", self.total)
+        if self.people is not None:
+            budgets["people"] = (f"All data sets about {name(self.people.name)}", self.people)
+        # Only of several limits one is nearest.
+        limited = sum(amounts is not None and amounts.limit is not None for _, amounts in budgets.values())
+        nearest = self.available.whose if self.available is not None and limited > 1 else ""
+        lines = [
+            f"{words}{' (used up first)' if whose == nearest else ''}: {amounts}"
+            for whose, (words, amounts) in budgets.items()
+            if amounts is not None
+        ]
+        return "\n".join((*lines, *filter(None, (self.collusion, self.composition))))
 
     @classmethod
     def from_ledger(cls, ledger: Ledger, owner: str | None) -> Budget:
