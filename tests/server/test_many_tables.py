@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import html
 import json
+import re
 import signal
 import time
 from dataclasses import replace
@@ -441,6 +443,8 @@ def test_tables_about_the_same_people_share_one_limit_and_nothing_else(tmp_path:
             return client.post(f"/v1/datasets/{name}/query", json=question)
 
         assert ask("town", 0.5).status_code == 200
+        nearest = "of {} is left"
+        assert nearest.format("the budget of this data set") in signed_in(service, "ana").get("/").text
         refused = ask("town", 0.3, "age > 41").json()["error"]
         assert refused["code"] == "budget-exceeded"
         assert ask("village", 0.5).json()["cached"] is False
@@ -464,8 +468,15 @@ def test_tables_about_the_same_people_share_one_limit_and_nothing_else(tmp_path:
         assert browser.get(f"/datasets/town/answers/{receipt}").status_code == 404
         refined = {"kind": "count", "where": "age > 40", "privacy": PRIVACY, "refines": [receipt]}
         assert client.post("/v1/datasets/town/query", json=refined).status_code == 422
-        assert "residents" in browser.get("/").text
-        assert "residents" in browser.get("/datasets/town").text
+        assert nearest.format("the budget of all data sets about residents") in browser.get("/").text
+        page = html.unescape(browser.get("/datasets/town").text)
+        assert nearest.format("the budget of all data sets about residents") in page
+        amounts = dict(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", page))
+        assert amounts["Limit of this data set"].endswith("0.75")
+        assert amounts["Left for this data set"].endswith("0.25")
+        assert amounts["Limit of all data sets about residents"].endswith("1")
+        assert amounts["Left for all data sets about residents"].endswith("0")
+        assert "The shared limit" not in amounts
         # The curator of the town sees what was spent, and nothing of who asked the village what.
         overview = service.client("cura").get("/v1/datasets/town/curator/overview").json()
         assert "village" not in json.dumps(overview)

@@ -151,7 +151,7 @@ def test_without_a_limit_nothing_is_counted_down() -> None:
         "collusion": "Rule.",
         "composition": "Alone.",
     }
-    budget = budget_view(told | {"group": None}, (True, None))
+    budget = budget_view(told | {"group": None, "people": None}, (True, None))
     assert budget.lead == "There is no limit."
     assert budget.after == ""
     assert float(budget.usual) > 0

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
-from discreet.ledger.records import group_scope, owner_scope
+from discreet.ledger.records import dataset_scope, group_scope, owner_scope
 from discreet.privacy import Spending
 from discreet.query.costs import remaining_amounts
 from discreet.query.frames import spent_amounts
@@ -159,6 +159,12 @@ class Accounting:
             "left": account.left,
             "used": account.used,
         }
+
+    def dataset_account(self) -> dict[str, Any] | None:
+        """Return the account of a data set that shares its ledger, without the others; None for one alone."""
+        if self._ledger.dataset is None:
+            return None
+        return self._describe(self._ledger.charged_accounts(None)[dataset_scope(self._ledger.dataset)])
 
     def account(self, owner: str | None) -> dict[str, Any]:
         """Return limit, spending and what is left of one name, or of all together for None."""

@@ -19,7 +19,7 @@ from discreet.query.costs import describe_charges, describe_takes, describe_used
 from discreet.report.charts.bars import share_bar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from markupsafe import Markup
 
@@ -44,8 +44,8 @@ class BudgetView:
         Limit in that currency; 0 without a limit.
     lead, after : str
         What is left as a share, and as a number of queries.
-    nearer : str
-        Budget that is used up first, a key of :data:`WHOSE`.
+    nearer, shared : str
+        Budget that is used up first, a key of :data:`WHOSE`, and the name of the shared one.
     bar : Markup
         Chart of the share that is left.
     amounts : tuple of (str, str)
@@ -57,6 +57,7 @@ class BudgetView:
     lead: str
     after: str
     nearer: str
+    shared: str
     bar: Markup
     amounts: tuple[tuple[str, str], ...]
 
@@ -72,6 +73,8 @@ class BudgetView:
 
     def whose(self, nearer: str) -> str:
         """Return whose budget a response calls ``own`` or ``total``: its own one may be that of the group."""
+        if nearer == "total":
+            return self.shared
         return WHOSE["group" if (nearer, self.nearer) == ("own", "group") else nearer]
 
     def price(self, cost: Sequence[Mapping[str, Any]]) -> float:
@@ -146,7 +149,44 @@ def format_spending(account: Mapping[str, Any]) -> str:
     return format_amounts(amounts, up=True) if amounts else "nothing"
 
 
-def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> BudgetView:
+def budget_name(accounts: Mapping[str, Any], nearer: str) -> str:
+    """Return the name of a budget, a key of :data:`WHOSE`; of two shared ones that of the nearer limit."""
+    people = accounts["people"]
+    if nearer != "total" or people is None:
+        return WHOSE[nearer]
+    # Of equal limits that of the people is nearer, because all that a data set spends counts against it.
+    if accounts["total"]["limit"] == people["limit"]:
+        return f"the budget of all data sets about {formatting.name(people['name'])}"
+    return "the budget of this data set"
+
+
+def _shared_amounts(
+    accounts: Mapping[str, Any], dataset: Mapping[str, Any] | None
+) -> Iterator[tuple[str, str]]:
+    """Yield what all callers together spent, with the limit: of the data set, and of its people if shared."""
+    people = accounts["people"]
+    if dataset is None or people is None:
+        labels = ("All analysts spent", "The shared limit", "Left for all")
+        shared = [(accounts["total"], labels)]
+    else:
+        about = f"all data sets about {formatting.name(people['name'])}"
+        here = ("All spent on this data set", "Limit of this data set", "Left for this data set")
+        shared = [
+            (dataset, here),
+            (people, (f"All spent on {about}", f"Limit of {about}", f"Left for {about}")),
+        ]
+    for account, (spent, limit, left) in shared:
+        yield spent, format_spending(account)
+        if account["left"] is not None:
+            yield limit, describe_promise(account["limit"])
+            yield left, format_amounts(account["left"], up=False)
+
+
+def budget_view(
+    accounts: Mapping[str, Any],
+    last: tuple[bool, int | None],
+    dataset: Mapping[str, Any] | None = None,
+) -> BudgetView:
     """Return the presentation of a caller's budget.
 
     Parameters
@@ -156,10 +196,13 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
     last : (bool, int or None)
         Whether the caller has asked before, and how many more queries like the last one fit; None if it was
         free.
+    dataset : mapping, optional
+        Account of the data set without the others about the same people; None for one that shares no limit.
     """
-    own, group, total = accounts["own"], accounts["group"], accounts["total"]
+    own, group = accounts["own"], accounts["group"]
     has_own_limit = own["left"] is not None
     nearer = accounts["available"]["whose"]
+    whose = budget_name(accounts, nearer)
     account = accounts[nearer]
     currency, limit = account_currency(account)
     amounts = [("You spent", format_spending(own))]
@@ -176,23 +219,19 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
                 ("The group's limit", describe_promise(group["limit"])),
                 ("Left for the group", format_amounts(group["left"], up=False)),
             ]
-    amounts.append(("All analysts spent", format_spending(total)))
-    if total["left"] is not None:
-        amounts += [
-            ("The shared limit", describe_promise(total["limit"])),
-            ("Left for all", format_amounts(total["left"], up=False)),
-        ]
+    amounts += _shared_amounts(accounts, dataset)
     if used is not None:
-        amounts.append(("Used", describe_used(used, WHOSE[nearer])))
+        amounts.append(("Used", describe_used(used, whose)))
         amounts.append(("What the percentage means", _PERCENTAGE))
     amounts.append(("If analysts share answers", accounts["collusion"]))
     amounts.append(("What the limit counts", accounts["composition"]))
     return BudgetView(
         currency=currency,
         limit=limit,
-        lead="There is no limit." if used is None else f"{format_left(used, WHOSE[nearer])}.",
+        lead="There is no limit." if used is None else f"{format_left(used, whose)}.",
         after="" if used is None else _outlook(*last),
         nearer=nearer,
+        shared=budget_name(accounts, "total"),
         bar=account_bar(account, left=True),
         amounts=tuple(amounts),
     )

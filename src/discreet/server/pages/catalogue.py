@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from discreet import formatting
 from discreet.errors import DiscreetError
 from discreet.server.errors import ONLY_OPERATORS, ApiError, ApiException, curator_error
-from discreet.server.pages.budget import WHOSE, account_bar, format_left
+from discreet.server.pages.budget import account_bar, budget_name, format_left
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +70,11 @@ def catalogue_card(entry: Mapping[str, Any], notice: str) -> CatalogueCard:
         description=entry["description"] or "",
         facts=f"{rows}, {_count(entry['columns'], 'column')}; every {entry['unit']} is protected",
         role=entry["role"],
-        budget="" if not is_known else "no limit" if used is None else format_left(used, WHOSE[nearer]),
+        budget=""
+        if not is_known
+        else "no limit"
+        if used is None
+        else format_left(used, budget_name(entry, nearer)),
         bar=account_bar(entry[nearer], left=True) if is_known else "",
         notice=notice if is_known else _NO_LEDGER,
         composition=entry["composition"],

@@ -384,12 +384,13 @@ def parse_receipts(text: str) -> tuple[str, ...]:
 def caller_budget(page_request: PageRequest) -> BudgetView:
     """Return the caller's budget, with what is left as a number of queries like the last one."""
     service, caller = page_request.target, page_request.caller
+    accounting = service.dataset.accounting
     last = paid_queries(service.history(caller, analyst=caller.name, last=1))
     more = None
     if last:
         cost = tuple(promise_from_dict(promise) for promise in last[0].cost)
-        more = service.dataset.accounting.remaining_amounts(caller, cost)["more"]
-    return budget_view(service.budget(caller), (bool(last), more))
+        more = accounting.remaining_amounts(caller, cost)["more"]
+    return budget_view(service.budget(caller), (bool(last), more), accounting.dataset_account())
 
 
 def history_lines(
