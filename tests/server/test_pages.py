@@ -88,10 +88,13 @@ def test_an_answer_is_saved_as_a_table_of_groups_and_intervals_by_its_owner_alon
     assert charges(service) == 1
 
 
-def test_one_statistic_of_two_columns_is_a_two_way_table(service: RunningService) -> None:
-    asked = {"kind": "sentence", "text": "count by sex, owner", "privacy": {"kind": "zcdp", "rho": 0.1}}
-    answer = service.ask(asked).json()
-    table = Visitor(service).get(f"/datasets/town/answers/{answer['receipts'][0]}").one(class_="several")
+@pytest.mark.parametrize("by", ["sex, owner", "owner, sex"])
+def test_one_statistic_of_two_columns_is_a_two_way_table(shared_service: RunningService, by: str) -> None:
+    asked = {"kind": "sentence", "text": f"count by {by}", "privacy": {"kind": "zcdp", "rho": 0.01}}
+    answer = shared_service.ask(asked).json()
+    table = (
+        Visitor(shared_service).get(f"/datasets/town/answers/{answer['receipts'][0]}").one(class_="several")
+    )
     first, second = table.one("thead").all("tr")
     assert first.one("th").attributes["colspan"] == "2"
     assert first.one("th").text == "owner"
@@ -103,7 +106,23 @@ def test_one_statistic_of_two_columns_is_a_two_way_table(service: RunningService
         for row in rows
         for cell in row.all("td")
     }
-    assert shown == {tuple(cell["key"]): cell["value"] for cell in answer["cells"]}
+    # The column with fewer values goes across, whichever was named first.
+    turn = 1 if by.startswith("sex") else -1
+    assert shown == {tuple(cell["key"][::turn]): cell["value"] for cell in answer["cells"]}
+
+
+def test_seven_values_go_down_and_not_across(shared_service: RunningService) -> None:
+    text = "count by sex, age (10, 20, 30, 40, 50, 60)"
+    asked = {"kind": "sentence", "text": text, "privacy": {"kind": "zcdp", "rho": 0.01}}
+    answer = shared_service.ask(asked).json()
+    page = Visitor(shared_service).get(f"/datasets/town/answers/{answer['receipts'][0]}")
+    table = page.one(class_="several")
+    assert next(table.one("thead").all("tr")).one("th").text == "sex"
+    rows = list(table.one("tbody").all("tr"))
+    shown = [[float(cell.attributes["data-order"]) for cell in row.all("td")] for row in rows]
+    values = [cell["value"] for cell in answer["cells"]]
+    assert shown == [values[i::7] for i in range(7)]
+    assert [row.one("th").text for row in rows] == [cell["key"][1] for cell in answer["cells"][:7]]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +131,11 @@ def test_one_statistic_of_two_columns_is_a_two_way_table(service: RunningService
         ("SELECT COUNT(*), AVG(age) FROM t GROUP BY sex, owner", ["sex", "owner"], ["count", "mean(age)"]),
         ("SELECT COUNT(*), AVG(age) FROM t", [], ["count", "mean(age)"]),
         # Too wide, or with gaps, for a two-way table.
-        ("count by sex, age (10, 20, 30, 40, 50, 60)", ["sex", "age"], ["count"]),
+        (
+            "count by age (10, 20, 30, 40, 50, 60), income (1, 2, 3, 4, 5, 6)",
+            ["age", "income"],
+            ["count"],
+        ),
         (
             "SELECT COUNT(*) AS n FROM t GROUP BY sex, owner ORDER BY n DESC LIMIT 5",
             ["sex", "owner"],
@@ -803,4 +826,31 @@ def test_a_long_answer_is_shown_in_part_and_its_files_have_all_of_it(service: Ru
     (link,) = (a for a in page.all("a") if a.text == "Download CSV")
     rows = visitor.client.get(link.attributes["href"]).text.splitlines()
     assert len(rows) == 1 + 100 * 5
-    assert f"The CSV file has {500 - MOST_NUMBERS} more numbers." in page.text
+    assert f"These are the first {MOST_NUMBERS} of 500 numbers" in page.text
+    # What is sorted is all of it, and not the part that is shown; that is free.
+    spent = charges(service)
+    values = [float(line.split(",")[3]) for line in rows[1:]]
+    for words, turn in (("largest count first", -1), ("smallest count first", 1)):
+        (link,) = (a for a in page.all("a") if a.text == words)
+        ordered = visitor.get(link.attributes["href"])
+        table = ordered.one("table", class_="groups").one("tbody")
+        shown = [
+            float(cell.attributes["data-order"])
+            for cell in table.all("td", class_="number")
+            if "data-order" in cell.attributes
+        ]
+        assert shown == sorted(values, key=lambda value: turn * value)[:MOST_NUMBERS]
+        assert words in ordered.text
+    assert charges(service) == spent
+
+
+def test_every_statistic_of_a_long_answer_can_be_sorted_by(service: RunningService) -> None:
+    visitor = Visitor(service)
+    edges = ", ".join(map(str, range(1, 100)))
+    page = visitor.ask(
+        source="sql", sql=f"mean(age), count by age ({edges}), city", exact="rho", amount="0.1"
+    )
+    links = [a for a in page.all("a") if a.text.endswith(" first") and "est " in a.text]
+    assert len(links) == 4
+    for link in links:
+        assert "order by" in visitor.get(link.attributes["href"]).one(id="answer-title").text

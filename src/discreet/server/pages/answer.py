@@ -69,6 +69,8 @@ class AnswerView:
     json, curl, python : str
         The answer as JSON, unless it is long, and a command and a notebook cell that ask the same; empty if
         none can.
+    sortings : sequence of (str, str)
+        Addresses of the same answer with all its groups sorted, each with its name; for a long answer.
     """
 
     question: str
@@ -88,6 +90,7 @@ class AnswerView:
     json: str
     curl: str
     python: str
+    sortings: Sequence[tuple[str, str]] = ()
 
 
 def answer_view(
@@ -258,8 +261,8 @@ class AnswerTable:
         Columns of numbers: the statistics, or the values of `across`.
     rows : tuple of NumberRow
         Rows that are shown.
-    more : int
-        Number of numbers that are not shown.
+    shown, more : int
+        Number of numbers that are shown, and of those that are not.
     """
 
     caption: str
@@ -267,6 +270,7 @@ class AnswerTable:
     across: str
     columns: tuple[NumberColumn, ...]
     rows: tuple[NumberRow, ...]
+    shown: int
     more: int
 
 
@@ -279,18 +283,24 @@ def answer_table(result: QueryResult) -> AnswerTable:
     shown = result.cells[: MOST_NUMBERS // width * width]
     views, axes = _number_views(result, shown)
     more = len(result.cells) - len(shown)
-    across = () if width > 1 or more else _values_across(result)
+    down, across = ((), ()) if width > 1 or more else _two_ways(result)
+    keys, over = result.group_by, ""
     if across:
+        keys, over = keys[:1], keys[1]
+        if len(down) < len(across):  # the shorter way goes across, which also a narrow screen has room for
+            keys, over = (over,), keys[0]
+            views = [view for i in range(len(across)) for view in views[i :: len(across)]]
+            down, across = across, down
         rows = [
-            NumberRow(key=cells[0].key[:1], cells=tuple(views[i : i + len(across)]))
-            for i, cells in _chunks(shown, len(across))
+            NumberRow(key=(value,), cells=tuple(views[i * len(across) : (i + 1) * len(across)]))
+            for i, value in enumerate(down)
         ]
         unit = result.columns[0].unit or ""
         columns = [NumberColumn(heading=value, unit=unit, axis=axes[0]) for value in across]
     else:
         rows = [
-            NumberRow(key=cells[0].key, cells=tuple(views[i : i + width]))
-            for i, cells in _chunks(shown, width)
+            NumberRow(key=shown[i].key, cells=tuple(views[i : i + width]))
+            for i in range(0, len(shown), width)
         ]
         columns = [
             NumberColumn(heading=column.name, unit=column.unit or "", axis=axis)
@@ -298,10 +308,11 @@ def answer_table(result: QueryResult) -> AnswerTable:
         ]
     return AnswerTable(
         caption=_caption(result),
-        keys=result.group_by[:1] if across else result.group_by,
-        across=result.group_by[1] if across else "",
+        keys=keys,
+        across=over,
         columns=tuple(columns),
         rows=tuple(rows),
+        shown=len(shown),
         more=more,
     )
 
@@ -314,18 +325,17 @@ def interval_mark(cell: ResultCell, words: str) -> IntervalMark:
     return IntervalMark(value, lower, upper, words)
 
 
-def _chunks(cells: Sequence[ResultCell], size: int) -> list[tuple[int, Sequence[ResultCell]]]:
-    return [(i, cells[i : i + size]) for i in range(0, len(cells), size)]
+def _two_ways(result: QueryResult) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the values of both columns of groups, if each value of one is there with each of the other.
 
-
-def _values_across(result: QueryResult) -> tuple[str, ...]:
-    """Return the values of the second of two columns of groups, if every row of a table has them all."""
+    There are none for other groups, and where a table of them would be too wide.
+    """
     if len(result.group_by) != 2:
-        return ()
-    values = tuple(dict.fromkeys(cell.key[1] for cell in result.cells))
-    grid = [(first, second) for first in dict.fromkeys(c.key[0] for c in result.cells) for second in values]
-    is_whole = grid == [cell.key for cell in result.cells]
-    return values if is_whole and 1 < len(values) <= _MOST_ACROSS else ()
+        return (), ()
+    first, second = (tuple(dict.fromkeys(cell.key[i] for cell in result.cells)) for i in (0, 1))
+    is_whole = [(a, b) for a in first for b in second] == [cell.key for cell in result.cells]
+    narrow = 1 < min(len(first), len(second)) <= _MOST_ACROSS
+    return (first, second) if is_whole and narrow else ((), ())
 
 
 def _caption(result: QueryResult) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -39,6 +39,7 @@ from discreet.server.pages.history import (
     parse_receipts,
     past_answers,
     recall_own_answer,
+    sorted_answers,
 )
 from discreet.server.pages.page import PageRequest, redirect
 from discreet.server.pages.trial import run_trial
@@ -278,6 +279,7 @@ async def answer_page(page_request: PageRequest) -> Response:
             when=past.when,
             files=_files_address(page_request, receipts, question),
         )
+        card = replace(card, sortings=sorted_answers(past, page_request.base))
         return _ask_page(page_request, form, answer=card, refining=_refine_form(page_request, past))
 
     return await page_request.run_in_thread(work)

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from markupsafe import Markup
 
@@ -16,7 +17,7 @@ from discreet.formatting import append_unit
 from discreet.privacy import promise_from_dict
 from discreet.query.combination import ResultTerm, combine_results
 from discreet.query.frames import question_words
-from discreet.query.language.query import Query, parse_stored_query
+from discreet.query.language.query import OrderKey, Query, parse_stored_query
 from discreet.query.text_query import preview_query, run_query
 from discreet.report.charts.bars import IntervalMark, interval_bar
 from discreet.server.api.bodies import query_response
@@ -374,6 +375,17 @@ def recall_own_answer(
         raise
     except (LedgerError, ParameterError):
         raise ApiException(NOT_FOUND) from None
+
+
+def sorted_answers(past: PastAnswer, base: str) -> list[tuple[str, str]]:
+    """Return addresses of the same answer with all its groups sorted by a statistic, each with its name."""
+    address = f"{base}/answers/{','.join(past.receipts)}"
+    found = []
+    for i, name in enumerate(past.asked.names):
+        for words, descending in (("largest", True), ("smallest", False)):
+            query = replace(past.asked, order=(OrderKey(i, is_statistic=True, descending=descending),))
+            found.append((f"{address}?{urlencode({'question': str(query)})}", f"{words} {name} first"))
+    return found
 
 
 def parse_receipts(text: str) -> tuple[str, ...]:
