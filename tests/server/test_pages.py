@@ -187,6 +187,22 @@ def test_the_notebook_cell_of_an_answer_runs_and_gets_it_for_free(
     assert charges(service) == 1
 
 
+def test_an_answer_whose_price_is_not_found_has_a_notebook_cell_that_recalls_it(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DISCREET_TOKEN", service.tokens["ana"])
+    monkeypatch.setattr(history, "_price", lambda *_: None)
+    page = Visitor(service).ask(by1="sex", amount="0.1")
+    assert not list(page.all(id="answer-curl"))
+    names: dict[str, Any] = {}
+    exec(page.one(id="answer-python").text, names)
+    names["table"].close()
+    (answer,) = names["answers"]
+    cells = json.loads(page.one(id="answer-json").text)["cells"]
+    assert answer.value.tolist() == [cell["value"] for cell in cells]
+    assert charges(service) == 1
+
+
 def test_a_form_that_is_sent_twice_asks_once_and_says_so(service: RunningService) -> None:
     visitor = Visitor(service)
     page = visitor.get("/datasets/town")

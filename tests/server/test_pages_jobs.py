@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from discreet.client import ModelResult
+from discreet.query import Answer, QueryResult, Sums
 from discreet.server.jobs import OPEN, StoredJob
 from discreet.server.pages import ask
 from discreet.server.pages.jobs import job_view
@@ -216,6 +218,36 @@ def test_jobs_of_programs_are_shown_too_and_hostile_questions_are_text(service: 
     overview = visitor.get(JOBS)
     owes_nothing(overview)
     assert HOSTILE in overview.text
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "words"),
+    [
+        (KMEANS, ModelResult, "Use this model in a notebook"),
+        ({"kind": "histogram", "columns": ["sex"], "privacy": RHO}, QueryResult, "Use this answer in a"),
+        (
+            {"kind": "statistical", "question": Sums(("age", "income")).to_dict(), "privacy": RHO},
+            Answer,
+            "Use this answer in a notebook",
+        ),
+        ({"kind": "count", "privacy": RHO}, QueryResult, "Use this answer in a"),
+    ],
+)
+def test_the_notebook_cell_of_every_job_runs_and_gets_its_result_for_free(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], kind: type, words: str
+) -> None:
+    monkeypatch.setenv("DISCREET_TOKEN", service.tokens["ana"])
+    job = created(service.client(), body)["id"]
+    page = ended(Visitor(service), f"{JOBS}/{job}")
+    assert words in page.text
+    assert ("Parameters" in page.text) == (body is KMEANS)
+    spent = service.backend.dataset.ledger.spent("ana")
+    names: dict[str, Any] = {}
+    exec(page.one(id="answer-python").text, names)
+    names["table"].close()
+    # What can be asked as a text is asked again.
+    assert type(names["answer" if "answer" in names else "result"]) is kind
+    assert service.backend.dataset.ledger.spent("ana") == spent
 
 
 def job(**changed: Any) -> StoredJob:

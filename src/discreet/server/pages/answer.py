@@ -67,8 +67,8 @@ class AnswerView:
     csv, svg : str
         Addresses of the answer as a table and as a chart; empty for a trial.
     json, curl, python : str
-        The answer as JSON, unless it is long, and a command and a notebook cell that ask the same; empty if
-        none can.
+        The answer as JSON, unless it is long, and a command and a notebook cell that ask the same. Where it
+        cannot be asked as a text, the cell recalls it, and the command is empty.
     sortings : sequence of (str, str)
         Addresses of the same answer with all its groups sorted, each with its name; for a long answer.
     """
@@ -153,8 +153,15 @@ def answer_view(
         svg="" if trial else files.format("svg") or data_address(svg_file(result)),
         json=json.dumps(answer, indent=2, ensure_ascii=False) if len(result.cells) <= MOST_NUMBERS else "",
         curl="" if request is None else curl_command(request, address, dataset),
-        python="" if request is None else notebook_cell(request, address, dataset),
+        python="" if trial else _python(answer, request, address, dataset),
     )
+
+
+def _python(answer: Mapping[str, Any], request: Mapping[str, Any] | None, address: str, dataset: str) -> str:
+    """Return the notebook cell of an answer; empty if nothing was paid for and it cannot be asked again."""
+    if request is not None:
+        return notebook_cell(request, address, dataset)
+    return recalling_cell(answer["receipts"], address, dataset) if answer["receipts"] else ""
 
 
 def _single(result: QueryResult, earlier: Mapping[str, Any] | None) -> Single:
@@ -419,20 +426,44 @@ def curl_command(request: Mapping[str, Any], address: str, dataset: str) -> str:
     )
 
 
+def recalling_cell(receipts: Sequence[str], address: str, dataset: str) -> str:
+    """Return Python code for a notebook, which recalls the sums of an answer by its receipts, for free."""
+    return _connecting_cell(
+        address,
+        dataset,
+        f"answers = [table.recall(receipt) for receipt in {list(receipts)!r}]\n"
+        "answers  # the noisy sums as they were paid for: answers[0].value, answers[0].sd",
+    )
+
+
+def job_cell(job: str, address: str, dataset: str) -> str:
+    """Return Python code for a notebook, which gets the result of a job, for free."""
+    code = f"result = table.job({job!r}).result()\nresult"
+    return _connecting_cell(address, dataset, code)
+
+
+def _connecting_cell(address: str, dataset: str, code: str, *names: str) -> str:
+    """Return Python code that connects to a data set and runs some code with it; `names` are imported."""
+    return (
+        f"from discreet import {', '.join((*names, 'connect'))}\n\n"
+        f"table = connect({address!r})[{dataset!r}]  # reads the token from DISCREET_TOKEN\n"
+        f"{code}"
+    )
+
+
 def notebook_cell(request: Mapping[str, Any], address: str, dataset: str) -> str:
     """Return Python code for a notebook, which asks with the client and shows the answer as a table."""
-    privacy = request.get("privacy")
+    privacy, names = request.get("privacy"), list[str]()
     if privacy is None:
-        names, price = "connect", f"sd={request['sd']!r}"
+        price = f"sd={request['sd']!r}"
     else:
-        promise = _CLASSES[privacy["kind"]]
+        names = [_CLASSES[privacy["kind"]]]
         numbers = ", ".join(f"{name}={value!r}" for name, value in privacy.items() if name in _NUMBERS)
-        names, price = f"{promise}, connect", f"privacy={promise}({numbers})"
+        price = f"privacy={names[0]}({numbers})"
     if request.get("refines"):
         price += f", refines={list(request['refines'])!r}"
-    return (
-        f"from discreet import {names}\n\n"
-        f"table = connect({address!r})[{dataset!r}]  # reads the token from DISCREET_TOKEN\n"
+    code = (
         f"answer = table.query({request['text']!r}, {price})\n"
         "answer  # answer.to_pandas() is a data frame, answer.plot() a chart"
     )
+    return _connecting_cell(address, dataset, code, *names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -15,7 +15,7 @@ from discreet.server.api import requests
 from discreet.server.api.job_routes import find_job, job_fields, start_job
 from discreet.server.errors import NOT_FOUND, ApiException, api_error_from
 from discreet.server.jobs import OPEN
-from discreet.server.pages.answer import AnswerView, answer_view, csv_file, svg_file
+from discreet.server.pages.answer import AnswerView, answer_view, csv_file, job_cell, svg_file
 from discreet.server.pages.budget import format_full_cost
 from discreet.server.pages.forms import (
     MODELS,
@@ -26,7 +26,7 @@ from discreet.server.pages.forms import (
     new_key,
     request_key,
 )
-from discreet.server.pages.history import caller_budget, recall_own_answer
+from discreet.server.pages.history import caller_budget, recall_own_answer, sorted_answers
 from discreet.server.pages.page import redirect
 
 if TYPE_CHECKING:
@@ -91,9 +91,14 @@ class JobView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelView:
-    """A trained model as the page of its job shows it; `shortened` if the file holds more than the text."""
+    """A trained model as the page of its job shows it; `shortened` if the file holds more than the text.
 
+    An answer to an aggregate, which a program sent as a job, is shown alike: `is_model` is false then.
+    """
+
+    is_model: bool
     parameters: str
+    python: str
     cost: str
     receipts: tuple[str, ...]
     json: str
@@ -281,7 +286,7 @@ def _job_page(page_request: PageRequest) -> Response:
         "job.html.j2",
         job=view,
         answer=_answer_card(page_request, view, answer) if answer and "cells" in answer else None,
-        model=_model_view(page_request, answer) if answer and "cells" not in answer else None,
+        model=_model_view(page_request, view, answer) if answer and "cells" not in answer else None,
         withheld=job.state == "done" and is_stopped,
         refining=None,
     )
@@ -289,16 +294,16 @@ def _job_page(page_request: PageRequest) -> Response:
 
 def _answer_card(page_request: PageRequest, view: JobView, answer: Mapping[str, Any]) -> AnswerView:
     """Return the card of a job's answer, with programs that ask the same if its charges are recalled."""
-    request, when = None, ""
+    request, when, sortings = None, "", list[tuple[str, str]]()
     if answer["receipts"]:
         try:
             past = recall_own_answer(page_request, tuple(answer["receipts"]), answer["question"])
         except ApiException:
             pass  # a histogram of the API is in the ledger, but not as a text that could be asked again
         else:
-            request, when = past.request, past.when
+            request, when, sortings = past.request, past.when, sorted_answers(past, page_request.base)
             answer = {**past.answer, "cached": answer["cached"]}
-    return answer_view(
+    card = answer_view(
         answer,
         request,
         budget=caller_budget(page_request),
@@ -307,14 +312,23 @@ def _answer_card(page_request: PageRequest, view: JobView, answer: Mapping[str, 
         when=when,
         files=f"{view.href}/answer.{{}}",
     )
+    return replace(card, sortings=sortings, python=card.python if request else _python(page_request, view))
 
 
-def _model_view(page_request: PageRequest, answer: Mapping[str, Any]) -> ModelView:
+def _python(page_request: PageRequest, view: JobView) -> str:
+    """Return the notebook cell that gets the result of a job."""
+    return job_cell(view.id, page_request.address, page_request.target.name)
+
+
+def _model_view(page_request: PageRequest, view: JobView, answer: Mapping[str, Any]) -> ModelView:
     """Return the presentation of a model, or of a statistical answer of the API."""
     text = json.dumps(answer.get("fitted", answer), indent=2, ensure_ascii=False)
-    parameters = answer.get("parameters") or {}
+    is_model = answer["kind"] == "model"
+    options = ", ".join(f"{name} = {value}" for name, value in answer.get("parameters", {}).items())
     return ModelView(
-        parameters=", ".join(f"{name} = {value}" for name, value in parameters.items()) or "the defaults",
+        is_model=is_model,
+        parameters=(options or "the defaults") if is_model else "",
+        python=_python(page_request, view),
         cost=format_full_cost(answer, caller_budget(page_request)),
         receipts=tuple(answer["receipts"]),
         json=formatting.shorten(text, _MOST_SHOWN) if len(text) > _MOST_SHOWN else text,
