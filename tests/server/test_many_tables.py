@@ -469,13 +469,14 @@ def test_tables_about_the_same_people_share_one_limit_and_nothing_else(tmp_path:
         refined = {"kind": "count", "where": "age > 40", "privacy": PRIVACY, "refines": [receipt]}
         assert client.post("/v1/datasets/town/query", json=refined).status_code == 422
         assert nearest.format("the budget of all data sets about residents") in browser.get("/").text
-        page = html.unescape(browser.get("/datasets/town").text)
+        page = html.unescape(browser.get("/datasets/town").text).replace("\u00a0", " ")
         assert nearest.format("the budget of all data sets about residents") in page
         amounts = dict(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", page))
-        assert amounts["Limit of this data set"].endswith("0.75")
-        assert amounts["Left for this data set"].endswith("0.25")
-        assert amounts["Limit of all data sets about residents"].endswith("1")
-        assert amounts["Left for all data sets about residents"].endswith("0")
+        assert amounts["This data set"] == "ρ = 0.5 spent by all analysts; ρ = 0.25 left of ρ = 0.75"
+        shared = "ρ = 1 spent by all analysts; ρ = 0 left of ρ = 1"
+        assert amounts["All data sets about residents"] == shared
+        village = html.unescape(browser.get("/datasets/village").text).replace("\u00a0", " ")
+        assert "<dd>ρ = 0.5 spent by all analysts; no limit of its own</dd>" in village
         assert "The shared limit" not in amounts
         # The curator of the town sees what was spent, and nothing of who asked the village what.
         overview = service.client("cura").get("/v1/datasets/town/curator/overview").json()

@@ -436,9 +436,9 @@ def recalling_cell(receipts: Sequence[str], address: str, dataset: str) -> str:
     )
 
 
-def job_cell(job: str, address: str, dataset: str) -> str:
-    """Return Python code for a notebook, which gets the result of a job, for free."""
-    code = f"result = table.job({job!r}).result()\nresult"
+def job_cell(job: str, address: str, dataset: str, *, shown: str = "result") -> str:
+    """Return Python code for a notebook, which gets the result of a job for free and shows a part of it."""
+    code = f"result = table.job({job!r}).result()\n{shown}"
     return _connecting_cell(address, dataset, code)
 
 

@@ -164,22 +164,21 @@ def _shared_amounts(
     accounts: Mapping[str, Any], dataset: Mapping[str, Any] | None
 ) -> Iterator[tuple[str, str]]:
     """Yield what all callers together spent, with the limit: of the data set, and of its people if shared."""
-    people = accounts["people"]
+    people, total = accounts["people"], accounts["total"]
     if dataset is None or people is None:
-        labels = ("All analysts spent", "The shared limit", "Left for all")
-        shared = [(accounts["total"], labels)]
-    else:
-        about = f"all data sets about {formatting.name(people['name'])}"
-        here = ("All spent on this data set", "Limit of this data set", "Left for this data set")
-        shared = [
-            (dataset, here),
-            (people, (f"All spent on {about}", f"Limit of {about}", f"Left for {about}")),
-        ]
-    for account, (spent, limit, left) in shared:
-        yield spent, format_spending(account)
+        yield "All analysts spent", format_spending(total)
+        if total["left"] is not None:
+            yield "The shared limit", describe_promise(total["limit"])
+            yield "Left for all", format_amounts(total["left"], up=False)
+        return
+    about = f"All data sets about {formatting.name(people['name'])}"
+    for label, account in (("This data set", dataset), (about, people)):
+        left = "no limit of its own"
         if account["left"] is not None:
-            yield limit, describe_promise(account["limit"])
-            yield left, format_amounts(account["left"], up=False)
+            amounts = format_amounts(account["left"], up=False)
+            left = f"{amounts} left of {describe_promise(account['limit'])}"
+        words = f"{format_spending(account)} spent by all analysts; {left}"
+        yield label, words.replace(" = ", "\u00a0=\u00a0")  # no line breaks inside an amount
 
 
 def budget_view(

@@ -315,9 +315,9 @@ def _answer_card(page_request: PageRequest, view: JobView, answer: Mapping[str, 
     return replace(card, sortings=sortings, python=card.python if request else _python(page_request, view))
 
 
-def _python(page_request: PageRequest, view: JobView) -> str:
-    """Return the notebook cell that gets the result of a job."""
-    return job_cell(view.id, page_request.address, page_request.target.name)
+def _python(page_request: PageRequest, view: JobView, shown: str = "result") -> str:
+    """Return the notebook cell that gets the result of a job and shows a part of it."""
+    return job_cell(view.id, page_request.address, page_request.target.name, shown=shown)
 
 
 def _model_view(page_request: PageRequest, view: JobView, answer: Mapping[str, Any]) -> ModelView:
@@ -328,7 +328,9 @@ def _model_view(page_request: PageRequest, view: JobView, answer: Mapping[str, A
     return ModelView(
         is_model=is_model,
         parameters=(options or "the defaults") if is_model else "",
-        python=_python(page_request, view),
+        python=_python(
+            page_request, view, "result.fitted  # what was learned" if is_model else "result.value, result.sd"
+        ),
         cost=format_full_cost(answer, caller_budget(page_request)),
         receipts=tuple(answer["receipts"]),
         json=formatting.shorten(text, _MOST_SHOWN) if len(text) > _MOST_SHOWN else text,
