@@ -250,6 +250,7 @@ class Budget(_FrozenModel):
     composition: str | None = None
 
     def __str__(self) -> str:
+        """Return a line for each budget, which says of one of several limits that it is used up first."""
         budgets = {"own": ("Own", self.own)}
         if self.group is not None:
             budgets["group"] = (f"Group {name(self.group.name)}", self.group)

@@ -269,10 +269,9 @@ async def answer_page(page_request: PageRequest) -> Response:
     def work() -> Response:
         past = recall_own_answer(page_request, receipts, question)
         form = AskForm.from_query(past.asked, _fresh_form(page_request))
-        answer = {**past.answer, "cached": again}
         card = _answer_view(
             page_request,
-            answer,
+            {**past.answer, "cached": again},
             past.request,
             earlier=past.earlier,
             total_cost=past.total_cost,
