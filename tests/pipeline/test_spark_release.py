@@ -18,7 +18,8 @@ import pytest
 from discreet import ApproxDP, Column, Ledger, Schema, load_release, publish, verify
 from discreet.errors import ParameterError, SourceError
 from discreet.pipeline.options import Output, RunOptions, SparkOptions
-from discreet.release.spark import table
+from discreet.release.keystream import rows_digest
+from discreet.release.spark import _tasks, table
 from discreet.release.synthetic import columns
 from discreet.tables import parquet_parts
 from discreet.tables.table import ROWS
@@ -52,11 +53,13 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "part_batches", lambda n_rows: 1)
 
 
-def _write_files(folder: Path, shift: int = 0) -> Path:
+def _write_files(folder: Path, shift: int = 0, moved: int = 0) -> Path:
+    """Write three rows for each person; `shift` changes a cell of one row, and `moved` its id."""
     folder.mkdir(exist_ok=True)
     for number in range(2):
         rows = select(
-            f"SELECT 17 + (i + {shift} * (i = 5)::INT) % 74 AS age, (i * 7919 % 1000)::DOUBLE AS income, "
+            f"SELECT (i + {moved} * (i = 5)::INT) // 3 AS id, "
+            f"17 + (i + {shift} * (i = 5)::INT) % 74 AS age, (i * 7919 % 1000)::DOUBLE AS income, "
             "CASE WHEN i % 3 = 0 THEN 'no' ELSE 'yes' END AS owner "
             f"FROM range({number * N // 2}, {(number + 1) * N // 2}) AS rows(i)"
         )
@@ -64,11 +67,27 @@ def _write_files(folder: Path, shift: int = 0) -> Path:
     return folder
 
 
-def _release(source: Any, out: Path, *, session: Any = None, resume: bool = False, **more: Any) -> Published:
+PEOPLE = Schema(
+    dataset="spark-people",
+    columns=[*SCHEMA.columns, Column("id", role="id")],
+    id_column="id",
+    max_rows_per_unit=2,
+)
+
+
+def _release(
+    source: Any,
+    out: Path,
+    *,
+    session: Any = None,
+    resume: bool = False,
+    schema: Schema = SCHEMA,
+    **more: Any,
+) -> Published:
     return publish(
         source,
         out=out,
-        schema=SCHEMA,
+        schema=schema,
         method="gaussian",
         privacy=ApproxDP(epsilon=4, delta=1e-7),
         run=replace(RUN, spark=SparkOptions(session=session or InProcessSession(), resume=resume)),
@@ -210,6 +229,32 @@ def test_a_changed_row_is_refused_when_a_release_is_resumed(tmp_path: Path) -> N
     _release(files, tmp_path / "out", resume=True, ledger=ledger)
     with Ledger.open(ledger) as book:
         assert len(list(book.history())) == 1
+
+
+def _change_an_id_and_resume(tmp_path: Path) -> None:
+    """Kill a release of people after its charge, give one row to another person, and resume it."""
+    files, ledger = _write_files(tmp_path / "files"), tmp_path / "one.ledger"
+    with pytest.raises(_Killed):
+        _release(files, tmp_path / "out", session=_killed_at(1), schema=PEOPLE, ledger=ledger)
+    _write_files(files, moved=1)
+    _release(files, tmp_path / "out", resume=True, schema=PEOPLE, ledger=ledger)
+
+
+def test_a_changed_id_is_refused_when_a_release_is_resumed(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="The source has changed since this release was paid for"):
+        _change_an_id_and_resume(tmp_path)
+    assert not (tmp_path / "out").exists()
+    files, ledger = _write_files(tmp_path / "files"), tmp_path / "one.ledger"
+    _release(files, tmp_path / "out", resume=True, schema=PEOPLE, ledger=ledger)
+    assert _n_charges(ledger) == 1
+
+
+def test_a_digest_without_ids_would_publish_other_rows_of_a_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_tasks, "source_digest", lambda batch, _: rows_digest(batch))
+    _change_an_id_and_resume(tmp_path)
+    assert _n_charges(tmp_path / "one.ledger") == 1
 
 
 def test_a_release_that_was_not_paid_for_leaves_nothing(tmp_path: Path) -> None:

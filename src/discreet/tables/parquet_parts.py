@@ -115,9 +115,12 @@ class ParquetParts:
         return Table(ParquetRows(self, runs, first_row=start))
 
     def read_batches(self, schema: Schema, first: int, last: int) -> Iterator[tuple[int, Batch]]:
-        """Yield the batches of the whole table from number `first` up to `last`, each with its number."""
+        """Yield the batches of the whole table from number `first` up to `last`, each with its number.
+
+        They have fingerprints of ids where the schema has an id column.
+        """
         with self.open_rows(first * ROWS, min(last * ROWS, self.n_rows)) as table:
-            yield from enumerate(table.batches(schema), first)
+            yield from enumerate(table.batches(schema, ids=schema.id_column is not None), first)
 
 
 class ParquetRows(DuckSource):

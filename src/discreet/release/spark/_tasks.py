@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from discreet._types import AnyArray
     from discreet.release.publication import Encoded
+    from discreet.schema import Schema
+    from discreet.tables import Batch
 
 
 _BUFFER = 1 << 20
@@ -52,12 +54,24 @@ def run_task(name: str, file: JobFile, number: int) -> str:
 
 
 def check_part(file: JobFile, number: int) -> dict[str, Any]:
-    """Read every cell of a part, and return the digest of its rows."""
+    """Read every cell of a part, and return the digest of its rows and ids."""
+    job = file.read(SourceJob)
     digest, n_rows = hashlib.sha256(), 0
-    for _, batch in file.read(SourceJob).read_part(number):
-        digest.update(rows_digest(batch).encode())
+    for _, batch in job.read_part(number):
+        digest.update(source_digest(batch, job.schema).encode())
         n_rows += batch.n_rows
     return {"part": number, "rows": n_rows, "digest": digest.hexdigest()}
+
+
+def source_digest(batch: Batch, schema: Schema) -> str:
+    """Return the digest of a batch as it was read, with its ids, which decide what rows of a person are used.
+
+    They are in no keystream, which depends on the rows that are used and not on whose they are.
+    """
+    if schema.id_column is None:
+        return rows_digest(batch)
+    assert batch.ids is not None
+    return rows_digest({**batch, schema.id_column: batch.ids})
 
 
 def draw_part(file: JobFile, number: int) -> dict[str, Any]:
@@ -92,12 +106,12 @@ def draw_part(file: JobFile, number: int) -> dict[str, Any]:
 
 
 def draw_batches(
-    job: DrawJob, batches: Iterator[tuple[int, Any]]
+    job: DrawJob, batches: Iterator[tuple[int, Batch]]
 ) -> Iterator[tuple[Encoded, dict[str, AnyArray], str]]:
-    """Yield for each batch its used rows, the published ones with their words, and the digest of all rows."""
+    """Yield for each batch its used rows, the published ones with their words, and its source digest."""
     streams = BatchStreams(Stream(job.key), plan=job.plan_digest, schema=job.schema.digest)
     for number, batch in batches:
-        of_rows, kept = rows_digest(batch), job.mask(number, batch.n_rows)
+        of_rows, kept = source_digest(batch, job.schema), job.mask(number, batch.n_rows)
         rows: Encoded = batch if kept is None else {name: values[kept] for name, values in batch.items()}
         noise, order = streams.batch(rows, part=0, batch=number, digest=of_rows if kept is None else None)
         columns = job.plan.draw(rows, noise)

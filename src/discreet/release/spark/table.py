@@ -157,7 +157,7 @@ class PartitionedTable:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over all declared cells in their order, in hexadecimal: private; :meth:`check` finds it."""
+        """SHA-256 over all declared cells and ids in their order: private; :meth:`check` finds it."""
         return hashlib.sha256("".join(self._digests).encode()).hexdigest()
 
     def check_method(self, plan: ReleasePlan, name: str) -> None:
@@ -172,7 +172,7 @@ class PartitionedTable:
     def check(self) -> None:
         """Read every declared cell on the workers; raise DataError at the first that does not fit.
 
-        The digests of the rows stay, and :meth:`draw` refuses rows that are others.
+        The digests of the rows and their ids stay, and :meth:`draw` refuses rows that are others.
         """
         if self._digests:
             return
