@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import tracemalloc
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import duckdb
 import numpy as np
@@ -27,11 +28,12 @@ from discreet.schema.schema import Neighbors
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from discreet._types import AnyArray
+    from discreet._types import AnyArray, Words
     from discreet.query.engines.base import Engine
+    from discreet.tables import Table
 
     Rows = Mapping[str, Sequence[Any] | AnyArray]
 
@@ -420,6 +422,38 @@ def test_which_rows_stay_depends_on_the_secret_of_the_ledger(tmp_path: Path) -> 
     with Ledger.open(tmp_path / "first") as ledger:
         assert ledger_salt(ledger, visits_schema(3)) != salts[0]
         assert ledger.secret().hex() not in salts
+
+
+def test_groups_of_ids_choose_the_rows_that_one_sort_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    who = Stream.from_seed(7).generator().integers(0, 900, 3000)
+    rows = {"who": who, "cost": np.arange(3000.0) % 7, "days": who % 5, "ward": np.full(3000, "a", object)}
+    with open_table(rows) as table:
+        _, whole = kept_rows(table, visits_schema(2), SALT)
+        monkeypatch.setattr(unit_rows, "_ONE_BUCKET", 10)
+        _, in_groups = kept_rows(table, visits_schema(2), SALT)
+    assert 0 < whole.sum() < 3000
+    assert np.array_equal(whole, in_groups)
+
+
+class _Ids:
+    """Table of which only the ids are read."""
+
+    def read_ids(self, schema: Schema, *, id_salt: str = "") -> Iterator[Words]:
+        for start in range(0, 2**21, 2**16):
+            yield np.arange(start, start + 2**16, dtype=np.uint64) * np.uint64(0x9E37_79B9_7F4A_7C15)
+
+
+def test_rows_are_chosen_in_few_bytes_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    def peak() -> float:
+        tracemalloc.start()
+        kept_rows(cast("Table", _Ids()), visits_schema(1), SALT)
+        bytes_held = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return bytes_held / 2**21
+
+    assert peak() < 14
+    monkeypatch.setattr(unit_rows, "_ONE_BUCKET", 2**21)
+    assert peak() > 30
 
 
 def _pairs_kept(people: int) -> float:

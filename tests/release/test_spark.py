@@ -27,7 +27,7 @@ from discreet import (
 from discreet.errors import DataError, ParameterError, SourceError
 from discreet.noise import Stream
 from discreet.release.spark import PartitionedTable, table
-from discreet.tables.table import ROWS
+from discreet.tables.table import ROWS, open_table
 from tests.servers import cannot_start, no_spark
 from tests.workers import InProcessSession, select
 
@@ -193,6 +193,43 @@ def test_ids_that_change_after_the_check_are_refused_and_give_no_keystream(
     # Every row is used still: with other names for people the bits are the same.
     method.publish_parts(opened(schema=schema, source=files), tmp_path / "third")
     _assert_equal(tmp_path / "first", tmp_path / "third")
+
+
+def _open_people(files: Path, tmp_path: Path) -> tuple[Schema, PartitionedTable]:
+    """Return a schema by which two rows of a person are used, and the checked table."""
+    schema = Schema(
+        dataset="spark", columns=[*NUMBERS, Column("id", role="id")], id_column="id", max_rows_per_unit=2
+    )
+    parts = PartitionedTable(files, schema, tmp_path / "work", session=InProcessSession())
+    parts.check()
+    return schema, parts
+
+
+def test_rows_of_people_are_chosen_before_the_charge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema, parts = _open_people(_write_files(tmp_path / "files", ids=3), tmp_path)
+
+    def no_memory(*_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(table, "kept_rows", no_memory)
+    with _charged(tmp_path) as ledger:
+        with pytest.raises(MemoryError):
+            METHODS["gaussian"](schema=schema, ledger=ledger).publish_parts(parts, tmp_path / "parts")
+        assert not list(ledger.history())
+
+
+def test_rows_are_not_chosen_by_ids_that_were_there_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By other ids more rows of a person would be used than are declared, and no task would see these ids."""
+    files = _write_files(tmp_path / "files", ids=3)
+    schema, parts = _open_people(files, tmp_path)
+    other = _write_files(tmp_path / "other", ids=1)
+    monkeypatch.setattr(table, "open_table", lambda _, **options: open_table(other, **options))
+    with _charged(tmp_path) as ledger:
+        with pytest.raises(SourceError, match="The source has changed"):
+            METHODS["gaussian"](schema=schema, ledger=ledger).publish_parts(parts, tmp_path / "parts")
+        assert not list(ledger.history())
 
 
 @pytest.mark.parametrize("name", ["invariant", "masked"])

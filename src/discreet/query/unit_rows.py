@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from discreet.tables import Batch, Table
 
 LABEL = "rows per unit"
+_BUCKETS, _ONE_BUCKET = 32, 2**20
+"""Number of groups of ids that are sorted one after the other, and the rows up to which there is one."""
 
 
 def ledger_salt(ledger: Ledger, schema: Schema) -> str:
@@ -81,7 +83,8 @@ def count_used_rows(table: Table, schema: Schema) -> int:
     """Return how many rows are used, at most ``max_rows_per_unit`` of each unit; only ids are read."""
     if schema.id_column is None:
         return table.count()
-    ids: Words = np.sort(np.concatenate([np.empty(0, np.uint64), *table.read_ids(schema)]))
+    ids = _read_ids(table, schema)
+    ids.sort()
     return int(np.minimum(_unit_sizes(ids), schema.max_rows_per_unit or 1).sum())
 
 
@@ -89,6 +92,28 @@ def _unit_sizes(ids: Words) -> Ints:
     """Return the number of rows of each unit, for sorted ids."""
     starts = np.flatnonzero(np.diff(ids, prepend=~ids[:1]))
     return np.diff(starts, append=len(ids))
+
+
+def _read_ids(table: Table, schema: Schema, id_salt: str = "") -> Words:
+    """Return the fingerprints of all ids, in one buffer that grows: joined, they would be held twice."""
+    content = bytearray()
+    for ids in table.read_ids(schema, id_salt=id_salt):
+        content += np.ascontiguousarray(ids).data
+    return np.frombuffer(content, np.uint64)
+
+
+def _unit_groups(ids: Words) -> Iterator[Ints]:
+    """Yield the places of ids in groups, in order within each: all rows of a unit are in one group.
+
+    Sorting takes some 50 bytes for each row, and one group at a time is sorted.
+    """
+    if len(ids) <= _ONE_BUCKET:
+        yield np.arange(len(ids))
+        return
+    # Any byte of a fingerprint is as good as another, so the order of bytes of the processor does not matter.
+    buckets = ids.view(np.uint8)[::8] % np.uint8(_BUCKETS)
+    for bucket in range(_BUCKETS):
+        yield np.flatnonzero(buckets == bucket)
 
 
 def kept_rows(table: Table, schema: Schema, salt: str, id_salt: str = "") -> tuple[Words, Bools]:
@@ -104,15 +129,19 @@ def kept_rows(table: Table, schema: Schema, salt: str, id_salt: str = "") -> tup
         As for :func:`row_digests`.
     id_salt : str
         Text that is hashed before an id, as in :meth:`Table.batches <discreet.tables.Table.batches>`.
+
+    Notes
+    -----
+    It holds 12 bytes for each row, and 35 more for each row of a unit that has too many.
     """
     most = schema.max_rows_per_unit
     assert most is not None
-    parts = list(table.read_ids(schema, id_salt=id_salt))
-    ids = np.concatenate(parts) if parts else np.empty(0, np.uint64)
-    order = np.argsort(ids)
-    sizes = _unit_sizes(ids[order])
+    ids = _read_ids(table, schema, id_salt)
     crowded = np.zeros(len(ids), bool)
-    crowded[order] = np.repeat(sizes > most, sizes)
+    for group in _unit_groups(ids):
+        ordered = group[np.argsort(ids[group])]
+        sizes = _unit_sizes(ids[ordered])
+        crowded[ordered] = np.repeat(sizes > most, sizes)
     kept = ~crowded
     if not crowded.any():
         return ids, kept
@@ -128,11 +157,12 @@ def kept_rows(table: Table, schema: Schema, salt: str, id_salt: str = "") -> tup
     if filled != len(places):
         raise _changed_error(table)
     units = ids[places]
-    # Stable: rows with equal digests stay in the table's order.
-    ranked = np.lexsort((words[:, 1], words[:, 0], units))
-    firsts = np.flatnonzero(np.diff(units[ranked], prepend=~units[ranked[:1]]))
-    rank = np.arange(len(places)) - np.repeat(firsts, np.diff(firsts, append=len(places)))
-    kept[places[ranked[rank < most]]] = True
+    for group in _unit_groups(units):
+        # Stable: rows with equal digests stay in the table's order.
+        ranked = group[np.lexsort((words[group, 1], words[group, 0], units[group]))]
+        sizes = _unit_sizes(units[ranked])
+        rank = np.arange(len(ranked)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        kept[places[ranked[rank < most]]] = True
     return ids, kept
 
 

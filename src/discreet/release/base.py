@@ -366,14 +366,15 @@ class ReleaseMethod(metaclass=CheckedArguments):
         plan = self.plan(schema, table.n_rows)
         table.check_method(plan, type(self).__name__)
         table.check()
+        salt = self._rows_salt(stream)
+        table.limit_rows(salt)
         stream.spend(f"{type(self).__name__}.publish_parts")
         digest = self.plan_digest(table.n_rows)
         # A name that only the key gives: it is published, and must say nothing about rows.
         question = stream.salt(canonical(["release in parts", digest, schema.digest, table.digest]))
         receipt = self._charge(plan.promises, schema, stream.seeded, question)
         table.is_paid = True
-        salt = self._rows_salt(stream)
-        written = table.draw(plan, Path(target), stream, plan_digest=digest, salt=salt)
+        written = table.draw(plan, Path(target), stream, plan_digest=digest)
         if watch is not None:
             table.watch(watch, Stream())
         return _describe_publication(plan, table.n_rows, written, receipt, stream, salt)

@@ -88,8 +88,6 @@ class DrawJob(SourceJob):
         Digest of the rows of each part that was paid for.
     folder : Path
         Private folder for drawn rows, written parts and the mask of rows.
-    limited : bool
-        Whether some rows are left out, by the mask in the folder.
     """
 
     plan: ReleasePlan
@@ -97,7 +95,6 @@ class DrawJob(SourceJob):
     key: bytes = field(repr=False)
     digests: tuple[str, ...]
     folder: Path
-    limited: bool = False
 
     @property
     def n_written(self) -> int:
@@ -114,7 +111,7 @@ class DrawJob(SourceJob):
 
     def mask(self, batch: int, n_rows: int) -> Bools | None:
         """Return which rows of a batch are used; None for all."""
-        if not self.limited:
+        if self.schema.id_column is None:
             return None
         kept: AnyArray = np.load(self.folder / "kept.npy", mmap_mode="r")
         return np.asarray(kept[batch * ROWS : batch * ROWS + n_rows])

@@ -54,13 +54,15 @@ def run_task(name: str, file: JobFile, number: int) -> str:
 
 
 def check_part(file: JobFile, number: int) -> dict[str, Any]:
-    """Read every cell of a part, and return the digest of its rows and ids."""
+    """Read every cell of a part, and return the digest of its rows with their ids, and that of its ids."""
     job = file.read(SourceJob)
-    digest, n_rows = hashlib.sha256(), 0
+    digest, ids, n_rows = hashlib.sha256(), hashlib.sha256(), 0
     for _, batch in job.read_part(number):
         digest.update(source_digest(batch, job.schema).encode())
+        if batch.ids is not None:
+            ids.update(batch.ids.data)
         n_rows += batch.n_rows
-    return {"part": number, "rows": n_rows, "digest": digest.hexdigest()}
+    return {"part": number, "rows": n_rows, "digest": digest.hexdigest(), "ids": ids.hexdigest()}
 
 
 def source_digest(batch: Batch, schema: Schema) -> str:

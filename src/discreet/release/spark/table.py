@@ -124,6 +124,8 @@ class PartitionedTable:
         self.n_rows = self.parts.n_rows
         self.is_paid = False
         self._digests: tuple[str, ...] = ()
+        self._id_digests: tuple[str, ...] = ()
+        self._n_used = self.n_rows
         self._drawn: DrawJob | None = None
 
     def _stage(self, frame: Any) -> Path:
@@ -186,8 +188,32 @@ class PartitionedTable:
         if sum(result["rows"] for result in results) != self.n_rows:
             raise SourceError(SOURCE_CHANGED)
         self._digests = tuple(result["digest"] for result in results)
+        self._id_digests = tuple(result["ids"] for result in results)
 
-    def draw(self, plan: ReleasePlan, target: Path, stream: Stream, *, plan_digest: str, salt: str) -> int:
+    def limit_rows(self, salt: str) -> None:
+        """Find which rows of a unit are used, in this process, and store the mask for the workers.
+
+        Before the charge: what ends here for lack of memory must not be paid for. The ids must be those that
+        were checked, which :meth:`draw` finds again, so that no unit has more rows than are declared.
+
+        Parameters
+        ----------
+        salt : str
+            Salt that decides which rows are kept of a unit that has too many.
+        """
+        if self.schema.id_column is None:
+            return
+        with open_table(self.path, schema=self.schema) as table:
+            ids, kept = kept_rows(table, self.schema, salt)
+        n_rows = part_batches(self.n_rows) * ROWS
+        starts = range(0, len(ids), n_rows)
+        digests = (hashlib.sha256(ids[start : start + n_rows].data).hexdigest() for start in starts)
+        if tuple(digests) != self._id_digests:
+            raise SourceError(SOURCE_CHANGED)
+        np.save(self.folder / "kept.npy", kept)
+        self._n_used = int(kept.sum())
+
+    def draw(self, plan: ReleasePlan, target: Path, stream: Stream, *, plan_digest: str) -> int:
         """Draw and write all parts on the workers, and commit their files; return the number of rows.
 
         Parameters
@@ -200,8 +226,6 @@ class PartitionedTable:
             Source of randomness of the release.
         plan_digest : str
             Digest of the plan, as :meth:`ReleaseMethod.plan_digest` returns it.
-        salt : str
-            Salt that decides which rows are kept of a unit that has too many; empty where each row is one.
         """
         job = DrawJob(
             schema=self.schema,
@@ -212,18 +236,16 @@ class PartitionedTable:
             key=stream.derive_key("parts"),
             digests=self._digests,
             folder=self.folder,
-            limited=bool(salt),
         )
-        n_kept = self._store_mask(salt) if salt else self.n_rows
         drawn = self._run("draw", job, job.n_parts)
         layout = tuple((name, dtype) for name, dtype in drawn[0]["layout"])
         runs = tuple((result["name"], tuple(result["counts"])) for result in drawn)
         writing = WriteJob(**vars(job), layout=layout, drawn=runs)
         written = self._run("write", writing, job.n_written)
         n_rows: int = sum(result["rows"] for result in written)
-        if n_rows != n_kept or sum(result["rows"] for result in drawn) != n_kept:
+        if n_rows != self._n_used or sum(result["rows"] for result in drawn) != self._n_used:
             raise SourceError(
-                f"The workers drew {n_rows:,} rows of {n_kept:,}. Nothing was published; run the same "
+                f"The workers drew {n_rows:,} rows of {self._n_used:,}. Nothing was published; run the same "
                 "command with --resume."
             )
         target.mkdir()
@@ -255,13 +277,6 @@ class PartitionedTable:
     def close(self) -> None:
         """Remove the private folder with everything in it."""
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _store_mask(self, salt: str) -> int:
-        """Write which rows of a unit are used, as the driver finds by itself; return their number."""
-        with open_table(self.path, schema=self.schema) as table:
-            _, kept = kept_rows(table, self.schema, salt)
-        np.save(self.folder / "kept.npy", kept)
-        return int(kept.sum())
 
     def _run(self, name: str, job: SourceJob, n_tasks: int) -> list[dict[str, Any]]:
         """Run one kind of task for every part; return the results in the order of the parts."""
