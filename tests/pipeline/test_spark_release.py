@@ -298,6 +298,33 @@ def test_a_synthetic_release_has_nothing_to_resume(tmp_path: Path) -> None:
         )
 
 
+def _synthesize(source: Path, out: Path) -> Published:
+    return publish(
+        source,
+        out=out,
+        schema=SCHEMA,
+        method="synthetic",
+        privacy=ApproxDP(epsilon=2, delta=1e-6),
+        run=replace(RUN, spark=SparkOptions(session=InProcessSession())),
+        ledger=False,
+    )
+
+
+@pytest.mark.parametrize("pattern", ["", "*.parquet"], ids=["path", "glob"])
+def test_a_synthetic_table_is_not_made_of_deleted_rows(pattern: str, tmp_path: Path) -> None:
+    files = _write_files(tmp_path / "files")
+    (files / "_delta_log").mkdir()
+    with pytest.raises(SourceError, match="is a Delta table, whose files also hold rows that were deleted"):
+        _synthesize(files / pattern, tmp_path / "made")
+
+
+def test_a_synthetic_table_is_not_made_of_files_with_other_columns(tmp_path: Path) -> None:
+    files = _write_files(tmp_path / "files")
+    select(f"SELECT age, income FROM '{files}/part-1.parquet'").write_parquet(str(files / "part-2.parquet"))
+    with pytest.raises(SourceError, match=r"'part-2.parquet' has others than 'part-0.parquet'"):
+        _synthesize(files, tmp_path / "made")
+
+
 def test_a_synthetic_table_is_made_in_parts_from_answers_of_spark(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -468,8 +468,9 @@ def test_files_of_a_table_with_a_log_are_refused(tmp_path: Path, log: str, file:
     for source in (table, tmp_path / "lake", table / file, patterns, link, linked):
         with pytest.raises(SourceError, match=f"people' is {kind} table.* deleted or replaced"):
             open_table(source)
-    with pytest.raises(SourceError, match=f"people' is {kind} table"):
-        open_frame(f"spark://local?table={table / file}")  # by a path Spark would not read the log either
+    for source in (table / file, patterns):
+        with pytest.raises(SourceError, match=f"people' is {kind} table"):
+            open_frame(f"spark://local?table={source}")  # by a path Spark would not read the log either
 
 
 def test_a_folder_of_descriptions_beside_a_table_is_no_log(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ import pytest
 
 from discreet.errors import SourceError
 from discreet.tables import spark
+from discreet.tables.spark import open_frame, open_parquet
 from tests.servers import cannot_start, no_spark
+from tests.workers import select
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,3 +127,35 @@ def test_only_a_probe_without_paths_is_asked_once_for_a_session(tmp_path: Path) 
     spark.probe_workers(broken)
     with pytest.raises(SourceError, match="must be equal"):
         spark.probe_workers(broken, readable=[tmp_path / "file"])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_spark_reads_the_files_that_were_checked_by_their_names(spark: Any, tmp_path: Path) -> None:
+    for year in (2023, 2024):
+        folder = tmp_path / "a b[1]{x,y}*" / f"year={year}"
+        folder.mkdir(parents=True)
+        select(f"SELECT {year}.5 AS x").write_parquet(str(folder / "part-[0].parquet"))
+    rows = open_parquet(tmp_path / "a b[1]{x,y}*", session=spark).collect()
+    assert sorted((float(row["x"]), row["year"]) for row in rows) == [(2023.5, 2023), (2024.5, 2024)]
+    (frame,) = [open_parquet(file, session=spark) for file in folder.glob("*.parquet")]
+    assert frame.columns == ["x"]
+
+
+def test_files_of_other_columns_or_types_are_no_table_in_spark(tmp_path: Path) -> None:
+    select("SELECT 1 AS x").write_parquet(str(tmp_path / "0.parquet"))
+    select("SELECT 1 AS y").write_parquet(str(tmp_path / "1.parquet"))
+    with pytest.raises(SourceError, match="must have the same columns in each file"):
+        open_frame(f"spark://local?table={tmp_path}/*.parquet")
+    select("SELECT 'a' AS x").write_parquet(str(tmp_path / "1.parquet"))
+    with pytest.raises(SourceError, match="must have the same types in each file"):
+        open_frame(f"spark://local?table={tmp_path}/*.parquet")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["s3a://lake/people.parquet", "file:/lake/people.parquet", "parquet.`/lake/people`", "`ORC` . `x`"],
+)
+def test_files_that_nobody_checked_are_no_table_in_spark(name: str) -> None:
+    with pytest.raises(SourceError, match=r"must be a name in Spark's catalog.*deleted rows"):
+        open_frame(f"spark://local?table={name}")

@@ -57,7 +57,7 @@ from discreet.report.folder.model_files import write_answers, write_classifier, 
 from discreet.report.pages.render import write_report
 from discreet.report.statement.build import build_statement
 from discreet.report.statement.table import TableSubject
-from discreet.tables.spark import is_spark_source, open_session
+from discreet.tables.spark import is_spark_source, open_parquet
 
 if TYPE_CHECKING:
     import os
@@ -385,8 +385,7 @@ def open_database(
     from discreet.query.database import Database  # loaded here, since other releases ask no questions
 
     if not is_spark_source(source):
-        session = open_session(spark.master) if spark.session is None else spark.session
-        source = session.read.parquet(str(source))
+        source = open_parquet(Path(source), session=spark.session, master=spark.master)
     database = Database(source, schema=schema, ledger=ledger)
     try:
         yield database

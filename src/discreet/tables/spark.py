@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import tempfile
 from functools import cache
 from importlib import metadata
@@ -32,6 +33,9 @@ SETTINGS: dict[str, bool | float | int | str | None] = {
     "spark.ui.retainedStages": "10",
 }
 SCHEME = "spark://"
+_STORE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_FILES_IN_SQL = re.compile(r"\s*`?(parquet|orc|avro)`?\s*\.", re.IGNORECASE)
+"""Files by a path that this process may not see, and files that Spark takes for a table by its own syntax."""
 _probed: set[str] = set()  # sessions whose workers have this version
 _EQUAL = {"numpy": "numpy", "scipy": "scipy", "duckdb": "DuckDB"}
 """Packages on whose version the drawn noise or the bytes of files depend, as they are called."""
@@ -96,8 +100,6 @@ def open_frame(source: Any) -> Any:
     check_installed()
     from pyspark.sql import SparkSession
 
-    from discreet.tables.files import check_no_log, list_parquet
-
     if isinstance(source, str):
         parts = urlsplit(source)
         tables = parse_qs(parts.query).get("table", [])
@@ -107,13 +109,17 @@ def open_frame(source: Any) -> Any:
                 "text. Use spark://local?table=name for a session on this machine."
             )
         (name,) = tables
-        if name.endswith(".parquet") and Path(name).exists():
-            label = f"The table {name!r}"
-            check_no_log(list_parquet(Path(name), label), label)
-        session = open_session(None if parts.netloc in ("", "local") else f"{SCHEME}{parts.netloc}")
+        if (_STORE if name.endswith(".parquet") else _FILES_IN_SQL).match(name):
+            raise SourceError(
+                f"The table {name!r} must be a name in Spark's catalog, or Parquet files by a path that this "
+                "process sees too: other files may hold deleted rows of a Delta, Iceberg or Hudi table. Give "
+                "its name in the catalog, or a data frame."
+            )
+        master = None if parts.netloc in ("", "local") else f"{SCHEME}{parts.netloc}"
+        if name.endswith(".parquet"):
+            return open_parquet(Path(name), master=master)
+        session = open_session(master)
         try:
-            if name.endswith(".parquet"):
-                return session.read.parquet(name)
             if name.endswith((".csv", ".csv.gz")):
                 return session.read.csv(name, header=True, inferSchema=False)
             return session.table(name)
@@ -133,6 +139,44 @@ def open_frame(source: Any) -> Any:
         f"source of a SparkEngine must be a Spark data frame or a spark:// URL, was {type(source).__name__}. "
         "Read it with Spark first."
     )
+
+
+def open_parquet(path: Path, *, session: Any = None, master: str | None = None) -> Any:
+    """Return the data frame of a Parquet file, of the files of a folder, or of those of a pattern.
+
+    Parameters
+    ----------
+    path : Path
+        Files as :class:`~discreet.tables.files.ParquetSource` takes them. Spark gets those that were checked,
+        by name: it looks for no log of deleted rows, and takes the columns of one file for those of all.
+    session : SparkSession, optional
+        Session that reads the files. None: the active one, or a new one.
+    master : str, optional
+        As for :func:`open_session`.
+
+    Raises
+    ------
+    SourceError
+        The files are not there, belong to a Delta, Iceberg or Hudi table, or differ in their columns.
+    """
+    from discreet.tables.parquet_parts import ParquetParts
+
+    parts = ParquetParts.from_path(path)
+    reader = (open_session(master) if session is None else session).read
+    if parts.folder_types:
+        reader = reader.option("basePath", f"file://{path.absolute()}")  # no pattern, unlike the others
+    try:
+        return reader.parquet(*(_file_url(file.path) for file in parts.files))
+    except spark_failures() as problem:
+        raise SourceError(
+            f"{parts.label} cannot be opened in Spark ({type(problem).__name__}). Check that all workers see "
+            "it under this path."
+        ) from None
+
+
+def _file_url(path: str) -> str:
+    """Return the address of a file for Spark, which takes marks of patterns for themselves when escaped."""
+    return "file://" + re.sub(r"[\\{}\[\]*?]", r"\\\g<0>", path)
 
 
 def quote_name(name: str) -> str:
