@@ -10,8 +10,9 @@ import pytest
 
 from discreet import Column, Schema
 from discreet.noise import Stream
-from discreet.pipeline import table_registry as module
-from discreet.pipeline.table_registry import fingerprint_table, is_same_table
+from discreet.pipeline.table_registry import is_same_table
+from discreet.tables import fingerprint as module
+from discreet.tables.fingerprint import fingerprint_table
 
 if TYPE_CHECKING:
     from pathlib import Path

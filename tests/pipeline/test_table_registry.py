@@ -17,7 +17,8 @@ from discreet.pipeline import RunOptions, table_registry
 from discreet.pipeline.plan import plan_noise_levels
 from discreet.pipeline.plan_basis import PlanBasis
 from discreet.pipeline.query import query_table
-from discreet.pipeline.table_registry import Registry, fingerprint_table, open_charged_ledger
+from discreet.pipeline.table_registry import Registry, open_charged_ledger
+from discreet.tables.fingerprint import fingerprint_table
 from tests.pipeline.test_identity import people, taken, write
 
 if TYPE_CHECKING:

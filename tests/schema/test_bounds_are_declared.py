@@ -138,7 +138,7 @@ ALLOWED = {
     "report.verify._noise_tests:InRangeTest.__init__": "over a public table of probabilities",
     "report.pages._declared:code_example": "the text of a program for analysts of the published file",
     "release.invariant.plan:InvariantPlan._check_noise": "a refusal to the curator; promises nothing",
-    "pipeline.table_registry:fingerprint_table": "keyed digests that identify a table to its curator",
+    "tables.fingerprint:fingerprint_table": "keyed digests that identify a table to its curator",
     "release._bounded:BoundedNumbers.repeat_chance": "over a public table of probabilities",
     "release._bounded_numbers:InRangeNumbers.repeat_chance": "over a public table of probabilities",
     "release.gaussian:GaussianNumbers.repeat_chance": "over the standard deviations of noise",
