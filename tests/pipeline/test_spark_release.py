@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from discreet import ApproxDP, Column, Ledger, Schema, load_release, publish, verify
-from discreet.errors import ParameterError, SourceError
+from discreet import ApproxDP, Column, GaussianRelease, Ledger, Schema, load_release, publish, verify
+from discreet.errors import OtherLedger, ParameterError, SourceError
+from discreet.noise import Stream
+from discreet.pipeline import table_registry
 from discreet.pipeline.options import Output, RunOptions, SparkOptions
 from discreet.release.keystream import rows_digest
 from discreet.release.spark import _tasks, table
@@ -170,23 +172,25 @@ class _Killed(BaseException):
     """End of the driver at a certain moment."""
 
 
-def _killed_at(moment: int) -> InProcessSession:
-    """Return a session that ends the driver when the results of its job number `moment` arrive."""
-    jobs = iter(range(10))
+_RESULTS = {"draw": "layout", "write": "sha256"}  # what only the results of these jobs have
+
+
+def _killed_at(job: str) -> InProcessSession:
+    """Return a session that ends the driver when the results of a job arrive."""
 
     def change(rows: list[Any]) -> list[Any]:
-        if next(jobs) == moment:
+        if _RESULTS[job] in json.loads(rows[0]["result"]):
             raise _Killed
         return rows
 
     return InProcessSession(change=change)
 
 
-@pytest.mark.parametrize("moment", [1, 2], ids=["draw", "write"])
-def test_an_interrupted_release_is_resumed_for_nothing(moment: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("job", ["draw", "write"])
+def test_an_interrupted_release_is_resumed_for_nothing(job: str, tmp_path: Path) -> None:
     files, ledger = _write_files(tmp_path / "files"), tmp_path / "one.ledger"
     with pytest.raises(_Killed):
-        _release(files, tmp_path / "out", session=_killed_at(moment), ledger=ledger)
+        _release(files, tmp_path / "out", session=_killed_at(job), ledger=ledger)
     assert not (tmp_path / "out").exists()
     with pytest.raises(SourceError, match="was paid for and not finished"):
         _release(files, tmp_path / "out", ledger=ledger)
@@ -220,7 +224,7 @@ def test_a_resumed_release_has_the_bits_of_the_interrupted_one(tmp_path: Path) -
 def test_a_changed_row_is_refused_when_a_release_is_resumed(tmp_path: Path) -> None:
     files, ledger = _write_files(tmp_path / "files"), tmp_path / "one.ledger"
     with pytest.raises(_Killed):
-        _release(files, tmp_path / "out", session=_killed_at(1), ledger=ledger)
+        _release(files, tmp_path / "out", session=_killed_at("draw"), ledger=ledger)
     _write_files(files, shift=1)
     with pytest.raises(SourceError, match="The source has changed since this release was paid for"):
         _release(files, tmp_path / "out", resume=True, ledger=ledger)
@@ -235,7 +239,7 @@ def _change_an_id_and_resume(tmp_path: Path) -> None:
     """Kill a release of people after its charge, give one row to another person, and resume it."""
     files, ledger = _write_files(tmp_path / "files"), tmp_path / "one.ledger"
     with pytest.raises(_Killed):
-        _release(files, tmp_path / "out", session=_killed_at(1), schema=PEOPLE, ledger=ledger)
+        _release(files, tmp_path / "out", session=_killed_at("draw"), schema=PEOPLE, ledger=ledger)
     _write_files(files, moved=1)
     _release(files, tmp_path / "out", resume=True, schema=PEOPLE, ledger=ledger)
 
@@ -264,6 +268,39 @@ def test_a_release_that_was_not_paid_for_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="Not enough budget"):
         _release(files, tmp_path / "out", ledger=tmp_path / "small.ledger")
     assert [path.name for path in tmp_path.iterdir() if "out" in path.name] == []
+
+
+def _no_pass(*_: Any) -> Any:
+    raise AssertionError("the driver reads every row of the table")
+
+
+@pytest.mark.parametrize("spark_first", [True, False], ids=["Spark first", "one process first"])
+def test_spark_and_one_process_know_each_other_s_tables(
+    spark_first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a copy under another name, by a fingerprint that no process takes of the whole table."""
+    for place in ("a", "b"):
+        (tmp_path / place).mkdir()
+        _write_files(tmp_path / place / "files")
+
+    def go(place: str, on_spark: bool) -> None:
+        with monkeypatch.context() as patched:
+            if on_spark:
+                patched.setattr(table_registry, "fingerprint_table", _no_pass)
+            publish(
+                tmp_path / place / "files",
+                out=tmp_path / place / "out",
+                schema=SCHEMA,
+                method="gaussian",
+                privacy=ApproxDP(epsilon=4, delta=1e-7),
+                run=replace(RUN, spark=SparkOptions(session=InProcessSession()) if on_spark else None),
+            )
+
+    go("a", spark_first)
+    with pytest.raises(OtherLedger, match="is known by its rows"):
+        go("b", not spark_first)
+    assert not (tmp_path / "b" / "spark-job.ledger").exists()
+    assert sorted(path.name for path in (tmp_path / "b").iterdir()) == ["files"]
 
 
 def test_invariant_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
@@ -351,10 +388,29 @@ COMMAND = """
 import os, sys, time
 from pathlib import Path
 from discreet.cli.main import main
+from discreet.ledger import Ledger
 from discreet.query.execution import QueryExecutor
-from discreet.release.spark import table
+from discreet.release.spark import PartitionedTable, table
 table.part_batches = lambda n_rows: 1
-ask = QueryExecutor.ask
+ask, run, charge, rename = QueryExecutor.ask, PartitionedTable._run, Ledger.charge, Path.rename
+def stop_at(mark):
+    if os.environ.get("STOP_AT") == mark:
+        Path(os.environ["STOPPED"]).touch()
+        time.sleep(3600)
+def run_and_stop(self, name, *args):
+    results = run(self, name, *args)
+    stop_at(name)
+    return results
+def charge_and_stop(self, *args, **kwargs):
+    receipt = charge(self, *args, **kwargs)
+    stop_at("charge")
+    return receipt
+def rename_and_stop(self, target):
+    moved = rename(self, target)
+    if Path(target).name == "part-00000.parquet":  # of two
+        stop_at("commit")
+    return moved
+PartitionedTable._run, Ledger.charge, Path.rename = run_and_stop, charge_and_stop, rename_and_stop
 def wait_after_an_answer(self, *args, **kwargs):
     answer = ask(self, *args, **kwargs)
     if self.is_distributed:  # not in the attacks on made-up tables
@@ -414,11 +470,41 @@ def _n_charges(ledger: Path) -> int:
         return len(list(book.history()))
 
 
-@pytest.mark.parametrize("method", ["gaussian", "coarse"])
-def test_a_killed_driver_is_resumed_from_the_command_line(method: str, tmp_path: Path) -> None:
-    command, environment = _command(method, tmp_path)
-    # The record is on disk before the charge, and the job of drawing follows it.
-    _kill_when(lambda: list(tmp_path.glob(".out.*/internal/work/draw.job")), command, environment)
+def _replay(place: Path, key: bytes) -> list[Any]:
+    """Return the columns that one process publishes under a key, in the order of its rows."""
+    method = GaussianRelease(privacy=ApproxDP(epsilon=4, delta=1e-7), schema=SCHEMA)
+    method.publish(place / "files", place / "one.parquet", stream=Stream.for_replay(key))
+    return list(select(f"SELECT * FROM '{place}/one.parquet'").fetchnumpy().values())
+
+
+@pytest.mark.parametrize("mark", ["sample", "check", "charge", "draw", "write", "commit"])
+def test_a_driver_killed_anywhere_is_charged_once_and_shows_nothing(mark: str, tmp_path: Path) -> None:
+    command, environment = _command("gaussian", tmp_path)
+    stopped = tmp_path / "stopped"
+    _kill_when(stopped.exists, command, {**environment, "STOP_AT": mark, "STOPPED": str(stopped)})
+    assert not (tmp_path / "out").exists()
+    records = list(tmp_path.glob(".out.*/internal/resume.json"))
+    if mark in ("sample", "check"):
+        assert not records
+        if (tmp_path / "out.ledger").exists():
+            assert _n_charges(tmp_path / "out.ledger") == 0
+        _run(command, environment)
+    else:
+        (record,) = records
+        key = bytes.fromhex(json.loads(record.read_bytes())["key"])
+        assert _n_charges(tmp_path / "out.ledger") == 1
+        _run([*command, "--resume"], environment)
+        published = select(f"SELECT * FROM '{tmp_path}/out/public/data.parquet/*.parquet'").fetchnumpy()
+        for cells, others in zip(published.values(), _replay(tmp_path, key), strict=True):
+            assert np.array_equal(np.asarray(cells), np.asarray(others))
+    assert _n_charges(tmp_path / "out.ledger") == 1
+    assert not list(tmp_path.glob(".out.*"))
+
+
+def test_a_killed_driver_is_resumed_from_the_command_line(tmp_path: Path) -> None:
+    command, environment = _command("coarse", tmp_path)
+    stopped = tmp_path / "stopped"
+    _kill_when(stopped.exists, command, {**environment, "STOP_AT": "draw", "STOPPED": str(stopped)})
     assert not (tmp_path / "out").exists()
     _run([*command, "--resume"], environment)
     # In a process of its own: this one has other thresholds of risk than the command.

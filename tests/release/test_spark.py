@@ -24,9 +24,10 @@ from discreet import (
     PureDP,
     Schema,
 )
-from discreet.errors import DataError, ParameterError, SourceError
+from discreet.errors import DataError, ParameterError, SchemaError, SourceError
 from discreet.noise import Stream
 from discreet.release.spark import PartitionedTable, table
+from discreet.tables.fingerprint import fingerprint_table
 from discreet.tables.table import ROWS, open_table
 from tests.servers import cannot_start, no_spark
 from tests.workers import InProcessSession, select
@@ -157,6 +158,19 @@ def test_repeated_attempts_give_the_same_rows_and_only_one_of_them_counts(
     assert len(list((tmp_path / "parts").iterdir())) == 2
     with_twins.close()
     assert not (tmp_path / "work").exists()
+
+
+def test_workers_take_the_fingerprint_that_one_process_takes(
+    opened: Callable[..., PartitionedTable], files: Path
+) -> None:
+    key = bytes(range(32))
+    few = Schema(columns=[SCHEMA.column("age"), SCHEMA.column("owner")])  # the same rows in all parts
+    for schema in (SCHEMA, few):
+        parts = opened(InProcessSession(attempts=2), schema=schema)
+        assert parts.fingerprint(key) == fingerprint_table(files, schema, key)
+    assert key not in b"".join(cloudpickle_tasks(parts.session))
+    with pytest.raises(SchemaError, match="must have the declared column 'agee'"):
+        opened(schema=Schema(columns=[Column("agee", lower=0, upper=1)])).fingerprint(key)
 
 
 def test_rows_that_change_after_the_check_are_never_drawn(
@@ -293,13 +307,18 @@ def test_lost_and_doubled_parts_are_not_committed(
     assert not (tmp_path / "parts").exists()
 
 
+def cloudpickle_tasks(session: InProcessSession) -> list[bytes]:
+    """Return all tasks of a session as Spark would send them."""
+    cloudpickle = pytest.importorskip("pyspark.cloudpickle")
+    return [cloudpickle.dumps(task) for task in session.tasks]
+
+
 def test_spark_carries_neither_key_nor_plan_nor_rows(
     opened: Callable[..., PartitionedTable], tmp_path: Path
 ) -> None:
-    cloudpickle = pytest.importorskip("pyspark.cloudpickle")
     session, stream = InProcessSession(), Stream.from_seed(3)
     METHODS["gaussian"](schema=SCHEMA).publish_parts(opened(session), tmp_path / "parts", stream=stream)
-    sent = [cloudpickle.dumps(task) for task in session.tasks]
+    sent = cloudpickle_tasks(session)
     assert len(sent) == 4
     assert all(stream.derive_key("parts") not in task for task in sent)
     assert all(len(task) < 8_000 and b"income" not in task for task in sent)

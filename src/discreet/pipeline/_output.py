@@ -117,6 +117,18 @@ def build_folder(target: Path, *, replace: bool, resume: bool = False) -> Iterat
 
 
 @contextlib.contextmanager
+def open_work_folder(target: Path) -> Iterator[Path]:
+    """Yield a private folder beside a release, removed at the end, or after a kill by the next run."""
+    with explain_os_errors(target):
+        draft, held = _make_draft(target.absolute())
+    try:
+        yield draft / INTERNAL
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        os.close(held)
+
+
+@contextlib.contextmanager
 def explain_os_errors(target: Path) -> Iterator[None]:
     """Turn errors of the operating system into a sentence about the release."""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from discreet.pipeline._output import (
     build_folder,
     check_target_folder,
     load_signing_key,
+    open_work_folder,
 )
 from discreet.pipeline._stages import Stages, close_ledger, describe_tuning, log_failure, parse_about
 from discreet.pipeline.answered_release import make_answering_method, publish_answers
@@ -195,7 +197,12 @@ def publish(
     key = ReleaseKey.from_escrow(output.escrow, release=folder)
     signing_key = load_signing_key(output.signing)
     texts = parse_about(output.about)
-    table_ledger = open_charged_ledger(source, declared, ledger, new_ledger=run.new_ledger)
+    fingerprint = None
+    if spark is not None and not is_spark_source(source):
+        fingerprint = partial(fingerprint_parts, folder, spark)
+    table_ledger = open_charged_ledger(
+        source, declared, ledger, new_ledger=run.new_ledger, fingerprint=fingerprint
+    )
     releasing = resolve_method(method, schema=declared, privacy=promise, ledger=table_ledger, **options)
     if spark is not None and is_synthetic(releasing):
         check_answers_alone(spark, output.escrow)
@@ -353,6 +360,27 @@ def publish(
 def open_parts(source: Any, schema: Schema, internal: Path, spark: SparkOptions) -> PartitionedTable:
     """Return the table as the workers of Spark read it, with its private folder in an internal one."""
     return PartitionedTable(source, schema, internal / WORK, session=spark.session, master=spark.master)
+
+
+def fingerprint_parts(
+    out: Path, spark: SparkOptions, source: Any, schema: Schema, key: bytes
+) -> tuple[str, ...]:
+    """Return the fingerprint of a table by which its ledger is found, taken by the workers of Spark.
+
+    Parameters
+    ----------
+    out : Path
+        Folder of the release, beside which all workers see private files.
+    spark : SparkOptions
+        Cluster or session whose workers read the table.
+    source, schema, key
+        As for :func:`~discreet.tables.fingerprint.fingerprint_table`. What cannot be read is an error here.
+    """
+    with (
+        open_work_folder(out) as internal,
+        contextlib.closing(open_parts(source, schema, internal, spark)) as parts,
+    ):
+        return parts.fingerprint(key)
 
 
 def check_answers_alone(spark: SparkOptions, escrow: KeyEscrow | None) -> None:

@@ -34,10 +34,13 @@ from discreet.pipeline import sources
 from discreet.tables.fingerprint import fingerprint_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeAlias
 
     from discreet.pipeline.sources import LedgerPlace
     from discreet.schema import Schema
+
+    Fingerprint: TypeAlias = Callable[[Any, Schema, bytes], tuple[str, ...]]
 
 _SAME = 0.75  # share of rows that must agree
 _FEWEST = 8  # rows that must agree, unless there are fewer
@@ -193,6 +196,8 @@ class Recognition:
         Schema that declares the columns of the table.
     identity : str or None
         Identity of the ledger that will be charged; None if it does not exist yet.
+    fingerprint : callable, optional
+        As for :func:`open_charged_ledger`.
 
     Attributes
     ----------
@@ -204,9 +209,12 @@ class Recognition:
     Whether a table is known depends on its rows, so only the curator may see it.
     """
 
-    def __init__(self, source: Any, schema: Schema, identity: str | None) -> None:
+    def __init__(
+        self, source: Any, schema: Schema, identity: str | None, fingerprint: Fingerprint | None = None
+    ) -> None:
         """Look the table up by its path, by the audit logs beside it and by its rows."""
         self._source, self._schema = source, schema
+        self._fingerprint = fingerprint or fingerprint_table
         self._path = sources.source_path(source)
         self._stamp = _stamp(self._path)
         self._registry = Registry.from_environment()
@@ -225,7 +233,7 @@ class Recognition:
         if self._settled:
             return
         if tables:
-            self._rows = fingerprint_table(sources.resolve_source(source), schema, key)
+            self._rows = self._fingerprint(sources.resolve_source(source), schema, key)
             known += [
                 table for table in tables if table not in known and is_same_table(table.rows, self._rows)
             ]
@@ -272,7 +280,7 @@ class Recognition:
         except (OSError, ValueError) as problem:
             self._warn(problem)
             return
-        self._rows = fingerprint_table(sources.resolve_source(self._source), self._schema, key)
+        self._rows = self._fingerprint(sources.resolve_source(self._source), self._schema, key)
 
     def note(self, ledger: Ledger) -> None:
         """Add the table to the list under a ledger, and note the other ledgers in that ledger's record."""
@@ -308,7 +316,13 @@ class Recognition:
 
 
 def open_charged_ledger(
-    source: Any, schema: Schema, ledger: LedgerPlace, *, new_ledger: bool = False, log: bool = False
+    source: Any,
+    schema: Schema,
+    ledger: LedgerPlace,
+    *,
+    new_ledger: bool = False,
+    log: bool = False,
+    fingerprint: Fingerprint | None = None,
 ) -> Ledger | None:
     """Return the opened ledger that a table is charged to; refuse a table that another one knows.
 
@@ -324,6 +338,9 @@ def open_charged_ledger(
         Whether the table may be charged to a ledger that does not know it although another one does.
     log : bool
         Whether to name the table in the audit log of a new ledger, for a job that writes nothing else there.
+    fingerprint : callable, optional
+        Function that takes the fingerprint of the table from source, schema and key. None:
+        :func:`~discreet.tables.fingerprint.fingerprint_table`, which reads every row in this process.
 
     Returns
     -------
@@ -339,13 +356,13 @@ def open_charged_ledger(
         return None
     if isinstance(ledger, Ledger):
         if ledger.url != ":memory:":
-            Recognition(source, schema, ledger.identity).note(ledger)
+            Recognition(source, schema, ledger.identity, fingerprint).note(ledger)
         return ledger
     place = sources.find_ledger(source, schema, ledger)
     if place == ":memory:":
         return Ledger.open(place)
     identity = Ledger.identity_at(place)
-    recognition = Recognition(source, schema, identity)
+    recognition = Recognition(source, schema, identity, fingerprint)
     recognition.require(new_ledger=new_ledger)
     if identity is None:
         # A table without a declared column is refused before there is a ledger.

@@ -12,6 +12,8 @@ from discreet.errors import DiscreetError, SchemaError
 from discreet.tables.table import open_table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from discreet._types import AnyArray, Words
     from discreet.schema import Column, Schema
     from discreet.tables.table import Batch
@@ -50,27 +52,43 @@ def fingerprint_table(source: Any, schema: Schema, key: bytes) -> tuple[str, ...
     under the key. The ``ROWS`` distinct rows with the smallest hashes are kept (a bottom-k sample), each with
     how often it occurs: rows of few columns occur in every table, and their counts tell tables apart.
     """
-    word = int.from_bytes(key[:8])
-    smallest: Words = np.empty(0, np.uint64)
-    counts: AnyArray = np.empty(0, np.int64)
     try:
         with open_table(source, schema=schema) as table:
-            for batch in table.batches(schema):
-                hashes = _row_hashes(batch, schema, word)
-                if len(smallest) == ROWS:
-                    hashes = hashes[hashes <= smallest[-1]]
-                distinct, times = np.unique(hashes, return_counts=True)
-                smallest, places = np.unique(np.concatenate([smallest, distinct]), return_inverse=True)
-                counts = np.bincount(places, np.concatenate([counts, times]), len(smallest)).astype(np.int64)
-                smallest, counts = smallest[:ROWS], counts[:ROWS]
+            sample = sample_rows(table.batches(schema), schema, key)
     except SchemaError:
         raise
     except DiscreetError:
         # The error is raised again when the job itself reads the table.
         return ()
+    return sample_digests(sample, key)
+
+
+def sample_rows(batches: Iterable[Batch], schema: Schema, key: bytes) -> Words:
+    """Return the smallest hashes of the rows of some batches, and below each how often it occurs."""
+    word = int.from_bytes(key[:8])
+    sample = merge_samples([])
+    for batch in batches:
+        hashes = _row_hashes(batch, schema, word)
+        if sample.shape[1] == ROWS:
+            hashes = hashes[hashes <= sample[0, -1]]
+        distinct, times = np.unique(hashes, return_counts=True)
+        sample = merge_samples([sample, np.stack([distinct, times.astype(np.uint64)])])
+    return sample
+
+
+def merge_samples(samples: Sequence[Words]) -> Words:
+    """Return the sample of all rows from those of parts: the smallest of all are so in their parts."""
+    hashes, times = np.concatenate([np.empty((2, 0), np.uint64), *samples], axis=1)
+    smallest, places = np.unique(hashes, return_inverse=True)
+    counts = np.bincount(places, times, len(smallest)).astype(np.uint64)
+    return np.stack([smallest, counts])[:, :ROWS]
+
+
+def sample_digests(sample: Words, key: bytes) -> tuple[str, ...]:
+    """Return the keyed digests of a sample of rows, which are the fingerprint of its table."""
     return tuple(
         hashlib.blake2b(f"{row}:{times}".encode(), key=key[:64], digest_size=8).hexdigest()
-        for row, times in zip(smallest.tolist(), counts.tolist(), strict=True)
+        for row, times in sample.T.tolist()
     )
 
 

@@ -73,6 +73,22 @@ class SourceJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SampleJob(SourceJob):
+    """What a worker has to know to take its share of the fingerprint of the table.
+
+    Attributes
+    ----------
+    key : bytes
+        Key of fingerprints, by which guesses at rows can be tested.
+    folder : Path
+        Private folder for the samples of parts.
+    """
+
+    key: bytes = field(repr=False)
+    folder: Path
+
+
+@dataclass(frozen=True, kw_only=True)
 class DrawJob(SourceJob):
     """What a worker has to know to draw and write a part of the release.
 

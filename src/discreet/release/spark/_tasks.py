@@ -16,9 +16,10 @@ from discreet.noise import Stream
 from discreet.release.base import ORDER
 from discreet.release.keystream import BatchStreams, rows_digest
 from discreet.release.publication import published_fields
-from discreet.release.spark._job import DrawJob, JobFile, SourceJob, WriteJob
+from discreet.release.spark._job import DrawJob, JobFile, SampleJob, SourceJob, WriteJob
 from discreet.tables import write_table
 from discreet.tables.external_sort import word_order
+from discreet.tables.fingerprint import sample_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,6 +52,15 @@ def run_task(name: str, file: JobFile, number: int) -> str:
         last = traceback.extract_tb(problem.__traceback__)[-1]
         failure = f"{type(problem).__name__} in {Path(last.filename).name}, line {last.lineno}"
     raise RuntimeError(f"discreet: {failure}")
+
+
+def sample_part(file: JobFile, number: int) -> dict[str, Any]:
+    """Store the smallest hashes of the rows of a part, of which the fingerprint of the table is made."""
+    job = file.read(SampleJob)
+    sample = sample_rows((batch for _, batch in job.read_part(number)), job.schema, job.key)
+    name = f"{_attempt_name(f'sample-{number}')}.npy"
+    np.save(job.folder / name, sample)
+    return {"part": number, "name": name}
 
 
 def check_part(file: JobFile, number: int) -> dict[str, Any]:
@@ -169,6 +179,7 @@ def _attempt_name(stem: str) -> str:
 
 
 TASKS: dict[str, Callable[[JobFile, int], dict[str, Any]]] = {
+    "sample": sample_part,
     "check": check_part,
     "draw": draw_part,
     "write": write_part,

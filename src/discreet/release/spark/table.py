@@ -15,8 +15,9 @@ import numpy as np
 from discreet.errors import DataError, DiscreetError, ParameterError, SourceError
 from discreet.query.unit_rows import kept_rows
 from discreet.release.base import ORDER
-from discreet.release.spark._job import DrawJob, JobFile, SourceJob, WriteJob, part_batches
+from discreet.release.spark._job import DrawJob, JobFile, SampleJob, SourceJob, WriteJob, part_batches
 from discreet.release.spark._tasks import SOURCE_CHANGED, draw_batches, run_task
+from discreet.tables.fingerprint import merge_samples, sample_digests
 from discreet.tables.parquet_parts import ParquetParts, part_name
 from discreet.tables.spark import (
     check_installed,
@@ -171,6 +172,29 @@ class PartitionedTable:
                 "table of it, or release a declared subset without Spark."
             )
 
+    def fingerprint(self, key: bytes) -> tuple[str, ...]:
+        """Return what :func:`~discreet.tables.fingerprint.fingerprint_table` returns, read by the workers.
+
+        Raises
+        ------
+        SchemaError, DataError, SourceError
+            The table lacks a declared column, has a cell that does not fit, or cannot be read.
+        """
+        if not self.n_rows:
+            return ()
+        with self.parts.open_rows(0, 1) as table:
+            table.batches(self.schema)  # refuses at once a schema that does not fit
+        self._probe()
+        job = SampleJob(
+            schema=self.schema,
+            parts=self.parts,
+            batches=part_batches(self.n_rows),
+            key=key,
+            folder=self.folder,
+        )
+        results = self._run("sample", job, job.n_parts)
+        return sample_digests(merge_samples([np.load(self.folder / each["name"]) for each in results]), key)
+
     def check(self) -> None:
         """Read every declared cell on the workers; raise DataError at the first that does not fit.
 
@@ -180,9 +204,7 @@ class PartitionedTable:
             return
         if not self.n_rows:
             raise DataError(f"{self.parts.label} must have at least one row, and has none.")
-        probe_workers(
-            self.session, readable=[Path(file.path) for file in self.parts.files[:1]], writable=[self.folder]
-        )
+        self._probe()
         job = SourceJob(schema=self.schema, parts=self.parts, batches=part_batches(self.n_rows))
         results = self._run("check", job, job.n_parts)
         if sum(result["rows"] for result in results) != self.n_rows:
@@ -277,6 +299,11 @@ class PartitionedTable:
     def close(self) -> None:
         """Remove the private folder with everything in it."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _probe(self) -> None:
+        """Refuse workers that lack the package, the files of the table or the private folder."""
+        readable = [Path(file.path) for file in self.parts.files[:1]]
+        probe_workers(self.session, readable=readable, writable=[self.folder])
 
     def _run(self, name: str, job: SourceJob, n_tasks: int) -> list[dict[str, Any]]:
         """Run one kind of task for every part; return the results in the order of the parts."""
