@@ -25,6 +25,7 @@ from discreet import (
     Schema,
     SyntheticRelease,
 )
+from discreet.release.spark._tasks import run_task
 from discreet.tables.table import ROWS
 from tests.servers import cannot_start, no_spark
 from tests.workers import select
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from discreet.release import ReleaseMethod
+    from discreet.release.spark._job import JobFile
 
 pytestmark = [pytest.mark.stats, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -43,9 +45,11 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from discreet import Ledger
 from discreet.release.spark import PartitionedTable, table
-from tests.pipeline.test_spark_cluster import SCHEMA, make_method
+from tests.pipeline.test_spark_cluster import SCHEMA, make_method, wait_for_a_twin
 name, master, place = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 table.part_batches = lambda n_rows: 1
+if name == "twins":
+    name, table.run_task = "gaussian", wait_for_a_twin
 session = (
     SparkSession.builder.master(master)
     .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
@@ -53,6 +57,9 @@ session = (
     .config("spark.speculation", "true").config("spark.speculation.interval", "50ms")
     .config("spark.speculation.quantile", "0.1").config("spark.speculation.multiplier", "1.01")
     .config("spark.speculation.minTaskRuntime", "0ms")
+    # No task begins before both workers have an executor, so that the one to be killed is there.
+    .config("spark.cores.max", "2").config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
+    .config("spark.scheduler.maxRegisteredResourcesWaitingTime", "1h")
     .getOrCreate()
 )
 session.sparkContext.setLogLevel("OFF")
@@ -86,6 +93,15 @@ METHODS: dict[str, Callable[..., ReleaseMethod]] = {
 def make_method(name: str, ledger: Ledger | None = None) -> ReleaseMethod:
     """Return the method of both releases; its seed gives both the same key."""
     return METHODS[name](schema=SCHEMA, random_state=5, ledger=ledger)
+
+
+def wait_for_a_twin(name: str, file: JobFile, number: int) -> str:
+    """Run a task; the first attempt to draw or write part 0 goes on until a twin has stored that part too."""
+    result = run_task(name, file, number)
+    stem = {"draw": "drawn-0-*", "write": "part-0-*"}.get(name)
+    while number == 0 and stem is not None and len(list(Path(file.path).parent.glob(stem))) < 2:
+        time.sleep(0.05)
+    return result
 
 
 @contextlib.contextmanager
@@ -144,13 +160,17 @@ def _cluster(place: Path) -> Iterator[tuple[dict[str, str], str, subprocess.Pope
         "SPARK_WORKER_DIR": str(place / "workers"),
     }
     at, address = "org.apache.spark.deploy.{}", f"spark://127.0.0.1:{port}"
-    master = [at.format("master.Master"), "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
-    worker = [at.format("worker.Worker"), address, "--host", "127.0.0.1", "--cores", "1", "--memory", "1g"]
-    worker += ["--webui-port", "0"]
+    no_page = ["--webui-port", "0"]
+    master = [at.format("master.Master"), "--host", "127.0.0.1", "--port", str(port), *no_page]
+    # Spark starts no twin on the host of the first attempt: each worker is on a loopback address of its own.
+    workers = [
+        [at.format("worker.Worker"), address, "--host", host, "--cores", "1", "--memory", "1g", *no_page]
+        for host in ("127.0.0.1", "127.0.0.2")
+    ]
     with (
         _running(environment, *master),
-        _running(environment, *worker) as first,
-        _running(environment, *worker),
+        _running(environment, *workers[0]) as first,
+        _running({**environment, "SPARK_LOCAL_IP": "127.0.0.2"}, *workers[1]),
     ):
         _wait_for(port)
         yield environment, address, first
@@ -176,7 +196,9 @@ def _release_and_kill(
         while not (place / mark).exists():
             assert driver.poll() is None
             time.sleep(0.02)
-        for executor in _executors(worker.pid):
+        executors = _executors(worker.pid)
+        assert executors
+        for executor in executors:
             os.kill(executor, signal.SIGKILL)
         return driver.wait()
 
@@ -206,6 +228,18 @@ def test_a_lost_executor_changes_no_bit_and_charges_nothing(stage: str, name: st
     with _cluster(tmp_path) as cluster:
         assert _release_and_kill(name, tmp_path, cluster, f"work/{stage}") == 0
     _assert_equal_to_one_process(name, tmp_path)
+
+
+def test_twins_of_tasks_run_and_change_no_bit(tmp_path: Path) -> None:
+    _write_rows(tmp_path / "files")
+    with _cluster(tmp_path) as (environment, address, _):
+        command = [sys.executable, "-c", DRIVER, "twins", address, str(tmp_path)]
+        subprocess.run(command, env=environment, check=True)
+    assert len(list((tmp_path / "parts").iterdir())) == PARTS
+    # Of the parts that were written, the files that count were moved away.
+    assert len(list((tmp_path / "work").glob("drawn-*"))) > PARTS
+    assert list((tmp_path / "work").glob("part-*"))
+    _assert_equal_to_one_process("gaussian", tmp_path)
 
 
 @pytest.mark.parametrize("step", ["open_rows", "_make"], ids=["curating", "asking"])
