@@ -290,7 +290,7 @@ def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Service], None]
             freeze_objects()
             server.run(sockets=[listener])
             if service.is_lost:
-                raise _ended("No table answered any more")
+                raise _end_error("No table answered any more")
             return
         service.close()
         os.environ[CONFIG], os.environ[PARENT] = os.fspath(path), str(os.getpid())
@@ -301,7 +301,7 @@ def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Service], None]
         )
         supervisor.run()
         if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes):
-            raise _ended("One of its processes ended and another could not be started in its place")
+            raise _end_error("One of its processes ended and another could not be started in its place")
 
 
 class _Supervisor(Multiprocess):
@@ -315,7 +315,7 @@ class _Supervisor(Multiprocess):
         super().keep_subprocess_alive()
 
 
-def _ended(why: str) -> ServiceUnavailable:
+def _end_error(why: str) -> ServiceUnavailable:
     """Return the error with which a service ends, so that whoever supervises it starts it again."""
     return ServiceUnavailable(f"{why}, so the service has ended. See its log, and start it again.")
 

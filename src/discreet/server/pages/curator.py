@@ -45,6 +45,7 @@ REASONS = {
     "budget-exceeded": "too little budget left",
     "key-reused": "key of another question",
     "canceled": "canceled by the analyst",
+    "request-timeout": "request body too slow",
     "too-large": "request too large",
     "unsupported-media": "request not in JSON",
     "invalid": "wrong value in the request",
