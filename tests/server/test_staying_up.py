@@ -191,7 +191,7 @@ def test_a_service_whose_engine_is_lost_and_cannot_be_opened_anew_ends_with_an_e
             env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
         )
         assert process.stdout is not None
-        assert "answers queries" in process.stdout.readline()
+        assert " at http" in process.stdout.readline()
         assert process.stderr is not None
         started = 0
         while started < workers:
