@@ -70,7 +70,7 @@ ALLOWED = {
     "query.range_cells:estimate_range": "over the places of public cells, chosen by noisy counts",
     "query.answers:Answer.merge": "over the public noise of several answers, not over rows",
     "tables.writers:_is_within": "checks that codes about to be written are inside their list",
-    "tables.check:_broken_rules": "first rows that a check names, to the owner of the table alone",
+    "tables.check:_count_broken": "first rows that a check names, to the owner of the table alone",
     "learn._closeness:_Derivative.__init__": "the conditioning of a linear system, not a scale of rows",
     "learn._smooth_problem:SmoothProblem._predict": "keeps powers finite; a number for the curator alone",
     "learn.exact_svm._model:RegularizedSVM._check_rows": "refuses cells too large to square",

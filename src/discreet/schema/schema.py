@@ -246,10 +246,10 @@ class Schema(metaclass=CheckedArguments):
         return replace(self, columns=tuple(changed.get(c.name, c) for c in self.columns))
 
     def with_target(self, name: str) -> Schema:
-        """Return a schema that predicts another column; the old target becomes sensitive."""
+        """Return a schema that predicts another column; the old target becomes sensitive, with its list."""
         self.column(name)
         columns = tuple(
-            replace(c, role="sensitive") if c.role == "target" and c.name != name else c for c in self.columns
+            _as_sensitive(c) if c.role == "target" and c.name != name else c for c in self.columns
         )
         return replace(self, columns=columns, target=name)
 
@@ -358,6 +358,12 @@ class Schema(metaclass=CheckedArguments):
             dialect=dialect,
             missing_values=missing_values,
         )
+
+
+def _as_sensitive(target: Column) -> Column:
+    """Return a target as a sensitive column with the same levels: the list of a target is closed."""
+    column = replace(target, role="sensitive")
+    return column if column.levels == target.levels else replace(column, closed=target.is_closed)
 
 
 def _draw_schema(schema: Schema) -> str:
