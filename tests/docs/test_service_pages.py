@@ -238,7 +238,9 @@ def test_every_metric_and_code_that_is_named_exists() -> None:
     expressions = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
     named = {name for text in (HOWTO.read_text(), *expressions) for name in re.findall(r"discreet_\w+", text)}
     known = {f"{name}_total" for name in re.findall(r'"(discreet_(?:requests|refusals|answers))"', source)}
-    known |= {f"discreet_{name}" for name in ("spent", "left", "used", "stopped", "ready")}
+    known |= {
+        f"discreet_{name}" for name in ("spent", "left", "used", "stopped", "ready", "audit_log_intact")
+    }
     assert known == named
     assert 'f"discreet_{key}"' in source
     codes = {

@@ -39,10 +39,12 @@ COSTS = [step / 10 for step in range(1, 190)] + [
 DELTAS = [1e-6, 1.2345651e-7, 1 / 3, 2.0**-114, 0.99999951]
 FLOORS = [9.0, 8.9999999, 1 / 3, 12163.96, 1.2345678e-7, 98765432.1]
 SHARES = [0.36766, 0.6543, 0.65, 1 / 3, 0.00049, 0.99951]
+_RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 
 
 def _numbers(pattern: str, text: str) -> list[Decimal]:
     """Return every number that follows the pattern, as it is printed."""
+    text = re.sub(r"\s×\s10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)", lambda power: f"e{power[1].translate(_RAISED)}", text)
     found = re.findall(pattern + r" (exp\()?(\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)", text)
     assert found, (pattern, text)
     return [_exp(Decimal(shown)) if power else Decimal(shown.replace(",", "")) for power, shown in found]
@@ -113,7 +115,7 @@ def _reconstructed(floor: float, statistic: Statistic) -> str:
 
 
 def test_rounding_to_nearest_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    modes = {"down": ROUND_HALF_EVEN, "up": ROUND_HALF_EVEN}
+    modes = dict.fromkeys(("down", "up", "nearest"), ROUND_HALF_EVEN)
     monkeypatch.setattr(formatting, "_MODES", modes)
     for check in (
         test_factors_epsilons_and_deltas_are_printed_rounded_up,

@@ -267,7 +267,7 @@ def test_what_is_free_and_takes_too_long_is_not_said_to_be_charged(
     held = Held(service, monkeypatch, "preview")
     preview = service.client().post("/v1/datasets/town/preview", json=heavy(2))
     go = threading.Event()
-    monkeypatch.setattr(trial, "_run_trial", lambda *_: go.wait(30))
+    monkeypatch.setattr(ask_page, "run_trial", lambda *_: go.wait(30))
     analyst = Visitor(service, "ana")
     trial = analyst.client.post(
         "/datasets/town/ask",

@@ -155,7 +155,7 @@ def test_a_data_set_that_processes_shared_is_read_anew_when_it_comes_back(
         n_rows = service.datasets["village"].dataset.database.n_rows
         assert n_rows is not None
         configured(tmp_path, workers=2)
-        assert app.reload(service, "opal") == {"added": [], "retired": ["village"]}
+        assert app.reload(service, "opal") == {"added": [], "retired": ["village"], "done": False}
         assert told == [(1, signal.SIGHUP)]
     lines = (tmp_path / "village.csv").read_text().splitlines(keepends=True)
     (tmp_path / "village.csv").write_text("".join(lines[:-5]))

@@ -628,7 +628,7 @@ def test_the_check_of_a_configuration_asks_the_provider(tmp_path: Path, provider
     configured(tmp_path, sign_in=sign_in_settings(provider))
     done = discreet("serve", "config.yaml", "--check", cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
-    assert f"People would sign in through {provider.url}, which answers" in done.out
+    assert f"People would sign in through {provider.url}, which can be reached" in done.out
     provider.failing = True
     done = discreet("serve", "config.yaml", "--check", cwd=tmp_path)
     assert done.code != 0
