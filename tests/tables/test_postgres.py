@@ -161,7 +161,9 @@ def test_moments_that_only_the_server_knows_go_to_the_bounds(postgres_url: str, 
     last = {"date": "5874897-12-31"}.get(kind, "294276-12-31 23:59:59")
     moments = ["0044-03-15 BC", "-infinity", None, "2001-06-01", last, "infinity"]
     values = ", ".join("(NULL)" if moment is None else f"('{moment}')" for moment in moments)
-    run(postgres_url, f"CREATE TABLE t AS SELECT x::{kind} FROM (VALUES {values}) AS v(x)")
+    # The server's own zone is that of the process which started it.
+    made = f"CREATE TABLE t AS SELECT x::{kind} FROM (VALUES {values}) AS v(x)"
+    run(postgres_url, "SET TimeZone = 'UTC'", made)
     day = datetime.date if kind == "date" else datetime.datetime
     column = Column("x", lower=day(2001, 1, 1), upper=day(2001, 12, 31), required=False)
     with open_table(f"{postgres_url}?table=t") as table:
