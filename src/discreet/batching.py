@@ -30,12 +30,18 @@ class _Pace(threading.local):
     ----------
     give_way : callable or None
         Function that is called between two parts of a long computation; None goes on at once.
-    background : bool
-        Whether nobody else may wait for the passes over rows that the thread needs.
+    rest : callable or None
+        Function that sleeps after so many seconds of work. It is set in the background, where nobody else may
+        wait for the passes over rows that a thread needs; None elsewhere.
     """
 
     give_way: Callable[[], None] | None = None
-    background: bool = False
+    rest: Callable[[float], None] | None = None
+
+    @property
+    def background(self) -> bool:
+        """Whether the thread works in the background."""
+        return self.rest is not None
 
 
 PACE = _Pace()

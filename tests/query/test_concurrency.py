@@ -364,11 +364,11 @@ def test_a_seed_gives_the_same_answers_to_questions_one_at_a_time() -> None:
 
 @contextlib.contextmanager
 def in_background() -> Iterator[None]:
-    PACE.background = True
+    PACE.rest = lambda seconds: None
     try:
         yield
     finally:
-        PACE.background = False
+        PACE.rest = None
 
 
 class GateOfBackground(Gate):
@@ -416,17 +416,18 @@ class OneAtATime(Gate):
     ],
     ids=lambda value: getattr(value, "kind", ""),
 )
-def test_an_engine_with_one_connection_answers_the_background_in_short_passes(
-    question: Aggregate, passes: list[tuple[str, int]]
+@pytest.mark.parametrize("engine", [OneAtATime, Gate])
+def test_the_background_is_answered_in_short_passes(
+    question: Aggregate, passes: list[tuple[str, int]], engine: type[Gate]
 ) -> None:
-    engine, at_once = OneAtATime(), Gate()
-    engine.open.set()
+    in_background_alone, at_once = engine(), Gate()
+    in_background_alone.open.set()
     at_once.open.set()
     with Database(ROWS, schema=SCHEMA, engine=at_once) as db:
         whole = np.asarray(db.ask(question, privacy=NEARLY_EXACT).value)
-    with Database(ROWS, schema=SCHEMA, engine=engine) as db, in_background():
+    with Database(ROWS, schema=SCHEMA, engine=in_background_alone) as db, in_background():
         in_parts = np.asarray(db.ask(question, privacy=NEARLY_EXACT).value)
-    assert engine.passes == passes
+    assert in_background_alone.passes == passes
     assert in_parts == pytest.approx(whole, abs=1e-2)
 
 
@@ -480,3 +481,28 @@ def test_a_question_whose_third_pass_fails_is_charged_once_and_free_to_ask_again
             db.ask(wide, privacy=MU)
         db.ask(wide, privacy=MU)
         assert db.ledger.spent().charges == 1
+
+
+def _rests(rows: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the times for which the background rests while a wide question is answered."""
+    rests: list[float] = []
+    wide = Sums([f"age > {20 + i}" for i in range(20)])
+    with Database(rows, schema=SCHEMA) as db, in_background():
+        monkeypatch.setattr(PACE, "rest", rests.append)
+        db.ask(wide, privacy=MU)
+    return rests
+
+
+def test_the_background_rests_between_passes_for_public_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    rests = _rests(people(500), monkeypatch)
+    assert len(rests) == 2  # between three passes
+    assert min(rests) > 0
+    assert _rests(people(5000), monkeypatch) == rests
+
+
+def test_a_wide_question_gives_way_while_it_is_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    ways: list[int] = []
+    with Database(ROWS, schema=SCHEMA) as db:
+        monkeypatch.setattr(PACE, "give_way", lambda: ways.append(1))
+        db.cost(Sums([f"age > {20 + i}" for i in range(20)]), privacy=MU)
+    assert len(ways) >= 20

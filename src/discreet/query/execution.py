@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from discreet.query.engines.base import Engine
 
 _MOST_SUMS = 64  # sums or tables in one pass: DuckDB plans each for half a millisecond, and all callers wait
-_BACKGROUND_SUMS = 8  # in one pass of a question that may take long, on an engine that makes one at a time
+_BACKGROUND_SUMS = 8  # in one pass of the background: planning them keeps a processor busy for 30 ms
+_PLANNING = 4e-6  # seconds in which an engine plans a character of expressions: public, unlike what it takes
 
 
 class Slots:
@@ -185,7 +186,7 @@ class QueryExecutor(StoredAnswers):
         # Under another table the same key must give other noise: two answers would differ by exact counts.
         self._keyed = None if stream is None else stream.derive(f"rows {_rows_of(engine, stream)}")
         self._passes = _passes_over(engine)
-        self._background_passes = _passes_over(engine) if engine.parallel else None
+        self._background_passes = _passes_over(engine) if engine.parallel else self._passes
 
     @property
     def row_seconds(self) -> float:
@@ -355,18 +356,26 @@ class QueryExecutor(StoredAnswers):
 
     def _sum(self, bounds: Sequence[BoundAggregate]) -> list[list[int] | Exception]:
         """Return the exact integers of aggregates, or the failure of each."""
-        if not PACE.background:
+        if PACE.rest is None:
             return self._passes.submit(bounds)
-        if self._background_passes is not None:
-            return self._background_passes.submit(bounds)
-        # In short passes, between which those of other callers are made.
-        return [self._sum_in_parts(bound) for bound in bounds]
+        return [self._sum_in_parts(bound, PACE.rest) for bound in bounds]
 
-    def _sum_in_parts(self, bound: BoundAggregate) -> list[int] | Exception:
-        """Return the exact integers of one aggregate from several passes, or the failure of one of them."""
+    def _sum_in_parts(self, bound: BoundAggregate, rest: Callable[[float], None]) -> list[int] | Exception:
+        """Return the exact integers of one aggregate from short passes, or the failure of one of them.
+
+        Parameters
+        ----------
+        bound : BoundAggregate
+            Aggregate that is summed in the background.
+        rest : callable
+            Function that sleeps between two passes, for a time that does not follow from theirs.
+        """
+        parts = bound.wanted.split(_BACKGROUND_SUMS)
         integers: list[int] = []
-        for number, part in enumerate(bound.wanted.split(_BACKGROUND_SUMS)):
-            (found,) = self._passes.submit([bound.part(number, part)])
+        for number, part in enumerate(parts):
+            if number:
+                rest(_PLANNING * len(bound.canonical_text) / len(parts))
+            (found,) = self._background_passes.submit([bound.part(number, part)])
             if isinstance(found, Exception):
                 return found
             integers += found

@@ -303,7 +303,7 @@ class WorkerPool:
         """
         result: Any = None
         pacer = _Pacer(self._pause)
-        PACE.background = True
+        PACE.rest = self._pause
         try:
             while True:
                 with pacer:
@@ -317,7 +317,7 @@ class WorkerPool:
             value: T = end.value
             return value
         finally:
-            PACE.background = False
+            PACE.rest = None
             del result  # an error's traceback holds this frame: leave no reference cycle
 
     def run_model(self, caller: str | None, train: Callable[[RunTask], T]) -> T:

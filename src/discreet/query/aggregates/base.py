@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from sqlglot import exp
 
+from discreet.batching import give_way
 from discreet.errors import ParameterError
 from discreet.privacy.receipt import canonical
 from discreet.query.curation import BITS, Curation
@@ -293,8 +294,11 @@ class Sums(Aggregate):
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Return the aggregate bound to a curated table; refuses columns that do not fit."""
-        expressions = [parse_expression(expression, curation) for expression in self.expressions]
-        terms = [term_of(expression, curation) for expression in expressions]
+        expressions, terms = [], []
+        for text in self.expressions:
+            give_way()
+            expressions.append(parse_expression(text, curation))
+            terms.append(term_of(expressions[-1], curation))
         moves = [term.moves(neighbors) for term in terms]
         # Every entry gets noise in proportion to how far it can move.
         # One that cannot move is public, and gets as little as any.
