@@ -108,7 +108,8 @@ class EngineTotals(EngineTask):
 
     def split(self, most: int) -> Sequence[EngineTotals]:
         """Return tasks of at most so many sums."""
-        return [EngineTotals(self.trees[i : i + most]) for i in range(0, len(self.trees), most)]
+        # Sums that are all constant need a pass too, which counts the rows of a table that can change.
+        return [EngineTotals(self.trees[i : i + most]) for i in range(0, max(1, self.width), most)]
 
     @classmethod
     def run_tasks(cls, engine: Engine, tasks: Sequence[EngineTotals]) -> list[list[int]]:
@@ -141,7 +142,7 @@ class Tables(EngineTask):
 
     def split(self, most: int) -> Sequence[Tables]:
         """Return tasks of at most so many tables."""
-        return [Tables(self.tables[i : i + most]) for i in range(0, len(self.tables), most)]
+        return [Tables(self.tables[i : i + most]) for i in range(0, max(1, self.width), most)]
 
     @classmethod
     def run_tasks(cls, engine: Engine, tasks: Sequence[Tables]) -> list[list[int]]:
