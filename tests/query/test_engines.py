@@ -696,6 +696,28 @@ def test_after_a_pass_that_failed_an_engine_is_probed_until_it_answers() -> None
             engine.ensure_ready()
 
 
+class _FailsWhileProbed(_Probed):
+    """Another thread's pass fails while the engine is probed."""
+
+    def _probe(self) -> None:
+        super()._probe()
+        if self.probes == 1:
+            with pytest.raises(EngineFailed):
+                self.aggregate([exp.column("nothing")])
+
+
+def test_a_pass_that_fails_during_a_probe_is_not_forgotten() -> None:
+    engine = _FailsWhileProbed()
+    engine.register(people(50), CURATION)
+    with pytest.raises(EngineFailed):
+        engine.aggregate([exp.column("nothing")])
+    with pytest.raises(EngineUnavailable):
+        engine.ensure_ready()
+    engine.ensure_ready()
+    assert engine.probes == 2
+    engine.close()
+
+
 def test_an_engine_whose_file_became_invalid_does_not_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

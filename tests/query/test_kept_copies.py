@@ -233,6 +233,24 @@ def test_a_shared_copy_under_another_schema_or_ledger_is_not_used(
     assert Shared(table, **other).reads == 1
 
 
+def test_a_shared_copy_that_cannot_be_read_is_not_replaced_by_other_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "people.parquet"
+    write_table(table, SCHEMA, [rows()])
+    Shared(table)
+    (copy,) = tmp_path.glob("shared/*.curated")
+    before = copy.read_bytes()
+
+    def too_many(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(_kept_copy.SharedCopy, "_open_blocks", too_many)
+    with pytest.raises(SourceError, match="Look for a full disk or too many open files"):
+        Shared(table)
+    assert copy.read_bytes() == before
+
+
 def test_a_shared_copy_for_which_there_is_no_room_is_refused_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

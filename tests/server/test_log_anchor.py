@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -302,6 +303,43 @@ def test_an_old_line_that_was_changed_stays_reported_after_the_next_anchor(
         log.require()
     path.write_bytes(kept)
     log.anchor({"town": ledger})
+    log.require()
+
+
+def test_what_one_ledger_has_shown_is_not_settled_by_the_anchor_of_another(
+    path: Path, ledger: Ledger, tmp_path: Path
+) -> None:
+    log = served(path, ledger)
+    answered(log, ledger, 3)
+    log.anchor({"town": ledger})
+    kept = path.read_bytes()
+    path.write_bytes(kept[: kept.rstrip().rfind(b"\n") + 1])
+    with pytest.raises(LedgerTampered):
+        log.anchor({"town": ledger})
+    with Ledger.open(tmp_path / "village.ledger") as other:
+        log.anchor({"village": other})
+        log.anchor({})
+        with pytest.raises(LedgerTampered):
+            log.require()
+    path.write_bytes(kept)
+    log.anchor({"town": ledger})
+    log.require()
+
+
+def test_a_log_that_cannot_be_read_for_a_moment_is_not_said_to_be_changed(
+    path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = served(path, ledger)
+    answered(log, ledger, 3)
+
+    def too_many(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log_verification, "lock_file", too_many)
+        for verify in (log.check, lambda: log.anchor({"town": ledger})):
+            with pytest.raises(LedgerUnavailable, match="Too many open files"):
+                verify()
     log.require()
 
 

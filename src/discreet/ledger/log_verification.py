@@ -7,6 +7,7 @@ without reading the rest.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections import deque
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from discreet.batching import in_parts
-from discreet.errors import SourceError
+from discreet.errors import LedgerUnavailable, SourceError
 from discreet.file_system import lock_file, unlock_file
 from discreet.ledger.audit_log import ROTATED, START, hash_line, rotated_files
 from discreet.ledger.records import LogAnchor
@@ -226,7 +227,9 @@ def _open_paths(path: Path, opened: ExitStack) -> list[_LogFile]:
         rotated = [opened.enter_context(name.open("rb")) for name in names]
         unlock_file(current.fileno())
     except OSError as problem:
-        raise SourceError(
+        # Too many open files, or a disk that fails for a moment: nothing is known to be changed.
+        passing = problem.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO)
+        raise (LedgerUnavailable if passing else SourceError)(
             f"The audit log {str(path)!r} must be a file that can be read, and is not ({problem.strerror}). "
             "Look whether it is still there."
         ) from None

@@ -205,14 +205,14 @@ async def _save_state(middleware: ServiceMiddleware) -> None:
 
 async def _watch_engines(middleware: ServiceMiddleware) -> None:
     """Open lost data sets anew, and end the process if none can be opened, so that another is started."""
-    service, tried = middleware.service, -math.inf
-    while not service.is_lost:
+    service, tried, ended = middleware.service, -math.inf, False
+    while not ended:
         await asyncio.sleep(INTERVAL)
         # Not at once again: a large table takes minutes.
         if service.has_lost and time.monotonic() >= tried + LOST:
             with contextlib.suppress(ApiException):  # all threads are taken: later
                 await middleware.run_long(service.reopen_lost, deadline=False)
-                tried = time.monotonic()
+                tried, ended = time.monotonic(), service.is_lost
     log("engines lost")
     signal.raise_signal(signal.SIGTERM)
 

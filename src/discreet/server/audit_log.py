@@ -161,6 +161,8 @@ class ServiceLog:
         self._max_bytes = max_bytes
         self._last_rows: dict[str, int] = {}  # last row of each ledger that this process knows to be named
         self._problem: DiscreetError | None = None  # what the last write or verification found wrong
+        # Data sets of which one has a ledger that differs from the log, by the last comparison that failed.
+        self._differing: frozenset[str] = frozenset()
 
     def write(self, event: str, **facts: Any) -> None:
         """Append one event.
@@ -391,9 +393,9 @@ class ServiceLog:
         try:
             last = self._compare(reached) if reached else None
         except LedgerTampered as problem:
-            self._problem = copy(problem)
+            self._problem, self._differing = copy(problem), frozenset(reached)
             raise
-        if isinstance(self._problem, LedgerTampered):
+        if isinstance(self._problem, LedgerTampered) and self._differing <= reached.keys():
             self.check()  # also the lines before the anchor, which were perhaps what was found changed
             self._problem = None  # the log was put back
         if last is not None:

@@ -176,7 +176,7 @@ class Dataset:
         refines: str | None = None,
         **_: Any,
     ) -> float:
-        """Return the seconds of work of an aggregate of a model: no pass over the rows if it was paid for.
+        """Return the seconds of work of an aggregate of a model: no pass over the rows if it was answered.
 
         Parameters
         ----------
@@ -187,7 +187,9 @@ class Dataset:
         free = self.database.is_free(
             question, privacy=privacy, variance=variance, owner=owner, refines=refines
         )
-        work = replace(self.work, rows=0) if free else self.work
+        # What was paid for has no answer where its pass failed, and needs another one.
+        stored = free and self.database.find_answer(question, owner=owner) is not None
+        work = replace(self.work, rows=0) if stored else self.work
         return work.estimate_question(sums=bound.wanted.width, cells=bound.size)
 
     def trial_work(self, query: Query, rows: int) -> float:

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from discreet.errors import ParameterError
+from discreet.errors import ParameterError, SourceError
 from discreet.file_system import NO_FOLLOW, lock_file
 from discreet.noise import Stream
 from discreet.privacy.receipt import canonical
@@ -95,11 +95,15 @@ class SealedFile:
                     into.write(block)
                 into.flush()
                 return Version(*head["version"])
-        except (OSError, InvalidTag, StopIteration):
+        except (OSError, InvalidTag, StopIteration) as problem:
             # Absent, damaged, or of another ledger: the table is read anew.
+            self._check_replaceable(problem)
             into.seek(0)
             into.truncate()
             return None
+
+    def _check_replaceable(self, problem: Exception) -> None:
+        """Raise an error if the table must not be read anew because of what kept the file from being read."""
 
     def _open_blocks(self, file: BinaryIO) -> Generator[bytes]:
         """Yield the decrypted blocks of the file; raises InvalidTag if one is not as it was written."""
@@ -226,6 +230,14 @@ class SharedCopy(SealedFile):
 
     def _may_be_kept(self) -> bool:
         return True
+
+    def _check_replaceable(self, problem: Exception) -> None:
+        """Refuse to read the source anew while there is a copy: other processes answer about its rows."""
+        if isinstance(problem, OSError) and not isinstance(problem, FileNotFoundError):
+            raise SourceError(
+                f"The copy of the curated rows that the processes of a service share cannot be read: "
+                f"{type(problem).__name__}. Look for a full disk or too many open files."
+            ) from None
 
     @contextlib.contextmanager
     def lock(self) -> Generator[None]:

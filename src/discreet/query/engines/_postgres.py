@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import select
 import tempfile
 import threading
@@ -317,15 +318,15 @@ class PostgresEngine(Engine):
         """
         assert self.curation is not None
         names = self.curation.identifiers()
-        seed: Tree = exp.Literal.number(self._seed)
-        row = seed
+        blocks: list[Tree] = []
         for start in range(0, len(names), _NESTED):
-            cells = seed
+            cells: Tree = exp.Literal.number(self._seed ^ start)
             for name in names[start : start + _NESTED]:
                 cell = exp.column(name)
                 cells = exp.Anonymous(this=_HASHES[self.curation.kind(name)], expressions=[cell, cells])
-            row = exp.Anonymous(this=_HASHES["BIGINT"], expressions=[cells, row])
-        return row
+            blocks.append(cells)
+        # Not hashed once more: the server's hash of a number of 64 bits first folds it to 32.
+        return functools.reduce(lambda row, block: exp.BitwiseXor(this=row, expression=block), blocks)
 
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
         return self._server.execute(self.sql.write(query).encode()).fetchall()

@@ -77,7 +77,8 @@ class Engine(ABC):
         self.version: Version | None = None
         self._filled: str | None = None
         # Whether a pass has failed since the engine was last known to answer.
-        self._pass_failed = False
+        # How many passes have failed, and how many had when a probe last worked.
+        self._failed_passes = self._forgiven_passes = 0
         self._probing = threading.Lock()
 
     def register(self, source: Any, curation: Curation, *, salt: str = "") -> Version:
@@ -235,10 +236,12 @@ class Engine(ABC):
         TableChanged
             A connection was restored to other rows than those that were registered.
         """
-        if self._pass_failed:
+        if self._failed_passes != self._forgiven_passes:
             with self._probing:
-                self._pass_failed = not self._is_answering()
-        if self._pass_failed:
+                failed = self._failed_passes  # one that fails during the probe is not forgiven
+                if self._is_answering():
+                    self._forgiven_passes = failed
+        if self._failed_passes != self._forgiven_passes:
             raise EngineUnavailable
 
     def _is_answering(self) -> bool:
@@ -264,7 +267,7 @@ class Engine(ABC):
             return act()
         except self._failures as problem:
             withhold(problem)
-        self._pass_failed = True
+        self._failed_passes += 1
         # Raised out here, so that the engine's own message is not chained to it.
         raise EngineFailed
 

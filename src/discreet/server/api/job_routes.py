@@ -111,7 +111,15 @@ async def start_job(request: Request, target: DatasetService, body: bytes, *, ke
             job,
             caller.name,
             lambda watch: answer_request(
-                middleware, target, caller, query, len(body), key=key, watch=watch, deadline=False
+                middleware,
+                # Its engine may have been opened anew since.
+                middleware.service.datasets.get(target.name, target),
+                caller,
+                query,
+                len(body),
+                key=key,
+                watch=watch,
+                deadline=False,
             ),
             request_id=request.state.request_id,
         )
