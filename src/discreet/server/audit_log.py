@@ -151,6 +151,7 @@ class ServiceLog:
     """
 
     def __init__(self, address: Path | str, *, max_bytes: int = _MAX_BYTES) -> None:
+        """Open the log, with nothing known to be wrong with it."""
         self.path: Path | PostgresLog
         self._log: AuditLog | PostgresLog
         if isinstance(address, str) and is_postgres(address):

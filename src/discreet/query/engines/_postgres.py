@@ -326,7 +326,7 @@ class PostgresEngine(Engine):
                 cells = exp.Anonymous(this=_HASHES[self.curation.kind(name)], expressions=[cell, cells])
             blocks.append(cells)
         # Not hashed once more: the server's hash of a number of 64 bits first folds it to 32.
-        return functools.reduce(lambda row, block: exp.BitwiseXor(this=row, expression=block), blocks)
+        return functools.reduce(lambda *two: exp.Anonymous(this="int8xor", expressions=[*two]), blocks)
 
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
         return self._server.execute(self.sql.write(query).encode()).fetchall()
