@@ -162,8 +162,7 @@ class ServiceLog:
         self._max_bytes = max_bytes
         self._last_rows: dict[str, int] = {}  # last row of each ledger that this process knows to be named
         self._problem: DiscreetError | None = None  # what the last write or verification found wrong
-        # Data sets of which one has a ledger that differs from the log, by the last comparison that failed.
-        self._differing: frozenset[str] = frozenset()
+        self._differing: frozenset[str] = frozenset()  # data sets of the last comparison that failed
 
     def write(self, event: str, **facts: Any) -> None:
         """Append one event.
