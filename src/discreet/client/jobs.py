@@ -85,7 +85,8 @@ class ModelResult:
     -----
     It holds numbers and does not predict. A learner of :mod:`discreet.learn` with the same promise and
     parameters does, after ``fit_database(table)``: its questions were paid for, so that they are free as long
-    as the rows are the same.
+    as the rows are the same. That holds for the target that the table declares; a model of another target is
+    trained at the service alone.
 
     Examples
     --------
