@@ -14,7 +14,7 @@ from discreet.audit._made_up_people import LAWS, PeopleLaw, grid_rows
 from discreet.audit._mixture import log_sum_exp
 from discreet.audit._row_risk import RowScores, tails
 from discreet.audit._table_risk import TableScores
-from discreet.audit.risk import largest_success
+from discreet.audit.risk import LIMITS, largest_success
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, NoPromise, PureDP
 from discreet.release import (
@@ -226,6 +226,20 @@ def test_every_method_of_rows_is_measured(name: str) -> None:
     assert {one.attack for one in risk.attacks} == {"linkage", "membership", "attribute inference"}
     for one in risk.attacks:
         assert one.bound is None or one.lower <= one.bound
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weak", [0.3, 1.0])
+@pytest.mark.parametrize("name", METHODS)
+def test_what_is_below_its_threshold_is_so_with_more_noise(name: str, weak: float) -> None:
+    """Advice about more noise tries only the attacks that are above their thresholds."""
+    method = METHODS[name]()
+    plans = [method.scaled_plan(method.schema, 500, weak * factor) for factor in (1.0, 2.0, 4.0)]
+    less, *more = [measure_risk(method, plan, 500, people=100) for plan in plans]
+    below = [
+        attack for attack in LIMITS if not any(one.is_above for one in less.attacks if one.attack == attack)
+    ]
+    assert not [one for risk in more for one in risk.attacks if one.attack in below and one.is_above]
 
 
 @pytest.mark.slow

