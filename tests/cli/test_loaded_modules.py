@@ -86,6 +86,13 @@ def test_verify_loads_no_learner_and_no_other_method(folder: Path) -> None:
     loaded = _loaded(folder, "verify", "out/public")
     assert "discreet.release.gaussian" in loaded
     assert not loaded & (SLOW | SERVER | OTHER_METHODS | {"scipy.stats", "sqlglot"})
+    # A ledger, attacks on tables as a whole, and charts that this statement has not.
+    assert not loaded & {
+        "discreet.ledger._ledger",
+        "discreet.audit._table_risk",
+        "discreet.noise.bounded",
+        "discreet.report.charts._curves",
+    }
     assert "scipy.linalg._basic" not in loaded  # the package itself is there, and not executed
 
 

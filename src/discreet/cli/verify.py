@@ -3,7 +3,7 @@
 import contextlib
 import functools
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -42,7 +42,6 @@ def verify(
 ) -> None:
     """Check every number of a release, and whether the file is consistent with its statement; exit 0 or 1."""
     from discreet.errors import ParameterError
-    from discreet.pipeline.sources import resolve_source
     from discreet.report.folder.folder import read_bytes
     from discreet.report.folder.keys import unseal_key
     from discreet.report.verify import verify as check
@@ -50,6 +49,11 @@ def verify(
 
     if spark_master is not None and not spark:
         raise ParameterError("--spark-master is for --spark, which was not given. Add it, or leave it out.")
+    table: Any = source
+    if source is not None:
+        from discreet.pipeline.sources import resolve_source
+
+        table = resolve_source(source)
     unsealed = None
     if key is not None:
         pem = None if private_key is None else read_bytes(private_key)
@@ -61,7 +65,7 @@ def verify(
         result = check(
             folder,
             key=unsealed,
-            source=None if source is None else resolve_source(source),
+            source=table,
             public_key=None if public_key is None else read_bytes(public_key),
             ledger=opened_ledger,
             spark=functools.partial(open_session, spark_master) if spark else None,

@@ -11,9 +11,19 @@ and ``postgres`` implement it. ``audit_log`` is the hash-chained log of events t
 
 from __future__ import annotations
 
-from discreet.ledger._account import Account
-from discreet.ledger._caps import Caps, Rule
-from discreet.ledger._ledger import Ledger
-from discreet.ledger.records import Entry
+from typing import TYPE_CHECKING
+
+from discreet.lazy_names import load_on_use
+
+if TYPE_CHECKING:
+    from discreet.ledger._account import Account
+    from discreet.ledger._caps import Caps, Rule
+    from discreet.ledger._ledger import Ledger
+    from discreet.ledger.records import Entry
 
 __all__ = ["Account", "Caps", "Entry", "Ledger", "Rule"]
+
+__getattr__ = load_on_use(
+    __name__,
+    {"_account": ["Account"], "_caps": ["Caps", "Rule"], "_ledger": ["Ledger"], "records": ["Entry"]},
+)

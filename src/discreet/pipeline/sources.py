@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 from discreet import datasets
 from discreet.errors import SchemaError
-from discreet.ledger import Ledger
 from discreet.schema import Schema
 from discreet.tables.table import duckdb_address
 
+if TYPE_CHECKING:
+    from discreet.ledger import Ledger
+
 _ENDINGS = r"\.(parquet|pq|duckdb|db|(csv|tsv|tab|txt)(\.gz)?|xls[xmb]?|ods|z?sav|dta)$"
 
-LedgerPlace: TypeAlias = Ledger | str | os.PathLike[str] | Literal[False] | None
+
+LedgerPlace: TypeAlias = "Ledger | str | os.PathLike[str] | Literal[False] | None"
 
 
 def resolve_source(source: Any) -> Any:

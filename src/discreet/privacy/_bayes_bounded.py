@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from discreet.errors import ParameterError
-from discreet.noise.bounded import BoundedDensity
-from discreet.noise.polynomial import legendre_rule
 from discreet.privacy._bayes import CELLS, MOST_INTEGERS, ROUNDING
 from discreet.privacy._error_floor import beyond_ceiling_error
 from discreet.privacy.rounding import (
@@ -28,6 +27,9 @@ from discreet.privacy.rounding import (
     round_up,
     whole,
 )
+
+if TYPE_CHECKING:
+    from discreet.noise import BoundedDensity
 
 
 def bounded_interval(density: BoundedDensity, width: float) -> float:
@@ -83,6 +85,8 @@ def _integrate_panel(density: BoundedDensity, width: float, start: float, end: f
     + 2 above f(y) + 2 below f(y - width) + 2 mass``, with ``above`` and ``below`` the distances from the
     ends of the range to the posterior mean m. Otherwise it is at most ``span^3 / 3 * sup |f''|``.
     """
+    from discreet.noise.polynomial import legendre_rule
+
     low, high = density.support
     step = (end - start) / CELLS
     y = start + step * np.arange(CELLS + 1, dtype=np.float64)
@@ -140,6 +144,8 @@ def bounded_integers(density: BoundedDensity, points: int) -> float:
     coarse = max(1, min(math.floor(span / MOST_INTEGERS), points // MOST_INTEGERS))
     scaled = density
     if coarse > 1:
+        from discreet.noise import BoundedDensity
+
         scaled = BoundedDensity(
             lower=density.lower / coarse,
             upper=density.upper / coarse,

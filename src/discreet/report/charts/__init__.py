@@ -6,30 +6,35 @@ people who do not see it, and its numbers stand beside it as text.
 
 from __future__ import annotations
 
-from discreet.report.charts._curves import (
-    calibration_curve,
-    error_curve,
-    learning_curve,
-    slider_ticks,
-    what_if_curve,
-)
-from discreet.report.charts._dependence import (
-    ERROR_STEPS,
-    MOST_PAIRED,
-    dependence_tree,
-    error_bars,
-    pair_heat,
-)
-from discreet.report.charts._distributions import MOST_COLUMNS, correlation_heat, histogram
-from discreet.report.charts._effects import (
-    MOST_CLASSES,
-    ColumnEffect,
-    EffectCell,
-    draw_effect,
-    effect_axis,
-)
-from discreet.report.charts._svg import ChartAxis
-from discreet.report.charts.bars import Mark, score_bars, three_marks, timeline
+from typing import TYPE_CHECKING
+
+from discreet.lazy_names import load_on_use
+
+if TYPE_CHECKING:
+    from discreet.report.charts._curves import (
+        calibration_curve,
+        error_curve,
+        learning_curve,
+        slider_ticks,
+        what_if_curve,
+    )
+    from discreet.report.charts._dependence import (
+        ERROR_STEPS,
+        MOST_PAIRED,
+        dependence_tree,
+        error_bars,
+        pair_heat,
+    )
+    from discreet.report.charts._distributions import MOST_COLUMNS, correlation_heat, histogram
+    from discreet.report.charts._effects import (
+        MOST_CLASSES,
+        ColumnEffect,
+        EffectCell,
+        draw_effect,
+        effect_axis,
+    )
+    from discreet.report.charts._svg import ChartAxis
+    from discreet.report.charts.bars import Mark, score_bars, three_marks, timeline
 
 __all__ = [
     "ERROR_STEPS",
@@ -56,3 +61,15 @@ __all__ = [
     "timeline",
     "what_if_curve",
 ]
+
+__getattr__ = load_on_use(
+    __name__,
+    {
+        "_curves": ["calibration_curve", "error_curve", "learning_curve", "slider_ticks", "what_if_curve"],
+        "_dependence": ["ERROR_STEPS", "MOST_PAIRED", "dependence_tree", "error_bars", "pair_heat"],
+        "_distributions": ["MOST_COLUMNS", "correlation_heat", "histogram"],
+        "_effects": ["MOST_CLASSES", "ColumnEffect", "EffectCell", "draw_effect", "effect_axis"],
+        "_svg": ["ChartAxis"],
+        "bars": ["Mark", "score_bars", "three_marks", "timeline"],
+    },
+)

@@ -23,7 +23,6 @@ from discreet.errors import DiscreetError, ParameterError, SourceError
 from discreet.file_system import BINARY, NO_FOLLOW, NON_BLOCKING
 from discreet.report.folder._metadata import croissant, data_package, model_card
 from discreet.report.folder._readme import readme
-from discreet.report.noisy_tables import read_tables
 from discreet.report.pages.render import model_page, statement_page
 from discreet.report.statement.documents import Statement, read_json
 from discreet.report.statement.model_documents import MODEL_KIND
@@ -186,6 +185,8 @@ def derived(statement: Statement, folder: Path) -> dict[str, str]:
 
 def _read_measured(folder: Path) -> MeasuredTables:
     """Return what the answers in a folder measure."""
+    from discreet.report.noisy_tables import read_tables
+
     tables, model = (read_json(read_bytes(folder / name), name) for name in (TABLES, DEPENDENCES))
     return read_tables(tables, model)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet import formatting
 from discreet.privacy.promises import describe_promise
-from discreet.report.charts import error_curve
+from discreet.report import charts
 from discreet.report.pages._columns import best_attack, is_chance
 from discreet.report.pages.tables import HtmlTable, badge, names_markup, two_lines, verdict_badge
 
@@ -317,7 +317,7 @@ def error_curves(
         if column not in chosen.noise or not points:
             continue
         guess = best_attack([g for g in findings.guesses if g["column"] == column], "prior")
-        curve = error_curve(
+        curve = charts.error_curve(
             f"error-{k}",
             formatting.name(column),
             points,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from discreet import formatting
-from discreet.report.charts import MOST_COLUMNS, Mark, correlation_heat, histogram, three_marks
+from discreet.report import charts
+from discreet.report.charts.bars import Mark, three_marks
 from discreet.report.pages.tables import SHOWN, HtmlTable, name_markup
 
 if TYPE_CHECKING:
@@ -282,7 +283,7 @@ def _comparison(key: str, column: ColumnComparison) -> ComparisonView:
         measure=column.measure or "",
         distance=formatting.number(column.distance, digits=2),
         facts=facts,
-        picture=histogram(
+        picture=charts.histogram(
             key,
             formatting.name(column.column),
             column.labels,
@@ -301,10 +302,12 @@ def _heat(correlations: Correlations | None) -> tuple[Markup, str]:
     if correlations is None:
         return Markup(""), ""
     count = len(correlations.columns)
-    picture = correlation_heat("heat", correlations.columns, correlations.original, correlations.release)
+    picture = charts.correlation_heat(
+        "heat", correlations.columns, correlations.original, correlations.release
+    )
     note = (
-        f"The {MOST_COLUMNS} of {count:,} numeric columns whose correlations changed most."
-        if count > MOST_COLUMNS
+        f"The {charts.MOST_COLUMNS} of {count:,} numeric columns whose correlations changed most."
+        if count > charts.MOST_COLUMNS
         else ""
     )
     return picture, note

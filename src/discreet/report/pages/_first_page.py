@@ -10,8 +10,8 @@ from discreet import formatting
 from discreet.audit import max_success_probability
 from discreet.audit.risk import LIMITS, MOST_GAIN
 from discreet.privacy import NoPromise, promise_from_dict
+from discreet.report.pages import _learning
 from discreet.report.pages._columns import is_protected
-from discreet.report.pages._learning import original_scores
 from discreet.report.pages.tables import SummaryTile
 from discreet.report.statement.sentences import quote_promise
 
@@ -196,7 +196,7 @@ def _uses(statement: Statement, findings: Findings | None) -> Iterator[SummaryTi
         yield from _precision_tiles(statement)
         return
     learning, quality = findings.learning, findings.quality
-    scores = original_scores(learning)
+    scores = _learning.original_scores(learning)
     if learning is not None and "release" in scores:
         yield _score_tile(learning.task, formatting.name(learning.target), scores)
     yield from _precision_tiles(statement)

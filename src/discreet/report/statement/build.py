@@ -7,11 +7,11 @@ plan of its own, and compares. The composition is that of the charges in one led
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from discreet.errors import PromiseError
 from discreet.formatting import count_noun, name, number
-from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, NoPromise, Receipt, Spending
 from discreet.privacy.receipt import product_version
 from discreet.release.table import ROWS_KNOWN
@@ -26,8 +26,9 @@ from discreet.report.statement.documents import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
+    from discreet.ledger import Ledger
     from discreet.privacy import Promise
     from discreet.release import ReleaseMethod
     from discreet.report.statement.documents import Composition, Definition, Implementation, Numbers, What
@@ -278,10 +279,10 @@ def compose_charges(
     """
     counted = bool(receipts) and all(receipt.recorded for receipt in receipts)
     own, last = {receipt.id for receipt in receipts}, max(receipts, key=lambda receipt: receipt.seq or 0)
-    history = ledger.history() if isinstance(ledger, Ledger) else list(ledger or ())
+    history = list(ledger or ()) if ledger is None or isinstance(ledger, Sequence) else ledger.history()
     earlier = [past for past in history if past.id not in own and _is_before(past, last)]
     limit, others, position = None, list[str](), None
-    if isinstance(ledger, Ledger):
+    if ledger is not None and not isinstance(ledger, Sequence):
         guarantee = ledger.guarantee()
         limit = None if isinstance(guarantee, NoPromise) else str(guarantee)
         others = ledger.others()

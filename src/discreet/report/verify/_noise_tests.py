@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from discreet.audit.channel import ResponseChannel, SampledChannel, build_channel
-from discreet.noise.in_range import InRange
 from discreet.noise_law import (
     Additive,
     BoundedLaw,
@@ -252,6 +251,8 @@ class InRangeTest(ShareTest):
 
     def __init__(self, column: str, law: InRangeLaw) -> None:
         """Compute the least and the largest share of each part of the range from the table of the law."""
+        from discreet.noise import InRange
+
         table = InRange(
             lower=law.lower,
             upper=law.upper,
