@@ -1,8 +1,9 @@
 """Processor time of releases on Spark beside a plain Spark copy of the same table, measured in turn.
 
 The session is ``local[2]``. Processor time is that of the driver, of Java and of all Python workers. Releases
-on Spark read every cell twice: before the charge, to refuse cells that do not fit, and to draw. To change the
-number of rows and of rounds: ``python benchmarks/spark.py 1000000 1``.
+on Spark read every cell twice: before the charge, to refuse cells that do not fit, and to draw. A synthetic
+release curates the rows once, and then counts them in some passes. To change the number of rows and of
+rounds: ``python benchmarks/spark.py 1000000 1``.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ import duckdb
 from measure import save
 from pyspark.sql import SparkSession
 
-from discreet import ApproxDP, Column, PureDP, Schema
-from discreet.release import METHODS
+from discreet import ApproxDP, Column, Database, PureDP, Schema
+from discreet.release import METHODS, SyntheticRelease
 from discreet.release.spark import PartitionedTable
 from discreet.tables.spark import SETTINGS
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 ROWS, ROUNDS, FILES = 10_000_000, 3, 10
 BARS = {"gaussian": 3.0, "coarse": 3.0, "staged": 3.5}  # times a plain copy
 PROMISES: dict[str, Promise] = {"gaussian": ApproxDP(epsilon=8, delta=1e-6), "coarse": PureDP(epsilon=8)}
+SYNTHETIC = ApproxDP(epsilon=1, delta=1e-9)
 SCHEMA = Schema(
     dataset="benchmark",
     columns=[
@@ -142,12 +144,24 @@ def main() -> None:
             made = METHODS["gaussian"](privacy=PROMISES["gaussian"], schema=SCHEMA)
             made.publish(source, place / "one.parquet", replace=True)
 
+        def synthesize(source: Path) -> None:
+            shutil.rmtree(place / "made.parquet", ignore_errors=True)
+            with Database(session.read.parquet(str(source)), schema=SCHEMA) as asked:
+                made = SyntheticRelease(privacy=SYNTHETIC, schema=SCHEMA)
+                made.publish_database(asked, place / "made.parquet", in_parts=True)
+
+        def synthesize_here(source: Path) -> None:
+            made = SyntheticRelease(privacy=SYNTHETIC, schema=SCHEMA)
+            made.publish(source, place / "one.parquet", replace=True)
+
         tasks: dict[str, Callable[[Path], None]] = {
             "copy": copy,
             "gaussian": lambda source: release("gaussian", source),
             "coarse": lambda source: release("coarse", source),
             "staged": lambda source: release("gaussian", session.read.parquet(str(source))),
             "one process": publish,
+            "synthetic": synthesize,
+            "synthetic, one process": synthesize_here,
         }
         for task in tasks.values():
             task(small)
