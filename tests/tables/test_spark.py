@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +71,29 @@ def test_a_worker_that_cannot_import_a_package_is_told_how_to_get_it(
     problem = rf"workers cannot import {package} \(OSError\).*Install discreet\[spark\]"
     with pytest.raises(SourceError, match=problem):
         spark.probe_workers(_Session())
+
+
+def test_a_worker_that_runs_no_task_is_told_which_python_it_needs() -> None:
+    class Failing(_Session):
+        def collect(self) -> list[dict[str, str]]:
+            raise OSError("no module named pyspark")
+
+    with pytest.raises(SourceError, match=r"cannot run a Python task \(OSError\).* in PYSPARK_PYTHON"):
+        spark.probe_workers(Failing())
+
+
+@pytest.mark.slow
+def test_workers_on_this_machine_run_the_python_of_this_process(tmp_path: Path) -> None:
+    other = tmp_path / "python3"
+    other.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    other.chmod(0o700)
+    environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"} | {
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    probe = "from discreet.tables.spark import *; probe_workers(open_session('local[1]'))"
+    subprocess.run([sys.executable, "-c", probe], env=environment, check=True)
 
 
 @pytest.mark.parametrize("name", ["discreet", "numpy", "scipy", "DuckDB"])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
+import sys
 import tempfile
 from functools import cache
 from importlib import metadata
@@ -72,6 +74,9 @@ def spark_failures() -> tuple[type[BaseException], ...]:
 def open_session(master: str | None = None) -> Any:
     """Return the active Spark session, or start one with :data:`SETTINGS`.
 
+    Workers of one that is started on this machine run the Python of this process, unless PYSPARK_PYTHON names
+    another.
+
     Parameters
     ----------
     master : str, optional
@@ -81,18 +86,23 @@ def open_session(master: str | None = None) -> Any:
     check_installed()
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder
-    if SparkSession.getActiveSession() is None:
+    builder, started = SparkSession.builder, SparkSession.getActiveSession() is None
+    if started:
         builder = builder.config(map=SETTINGS)
     if master is not None:
         builder = builder.master(master)
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
     except Exception as problem:  # errors of Spark, of py4j and of Java
         raise SourceError(
             f"Spark cannot be started{f' at {master!r}' if master else ''} ({type(problem).__name__}). Check "
             "the address, that Java 17 is installed, and that the cluster runs this version of pyspark."
         ) from None
+    context = getattr(session, "sparkContext", None)  # a session of Spark Connect has none
+    if started and context is not None and context.master.startswith("local"):
+        # Spark's own default is the python3 of the path, which need not have this package.
+        context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    return session
 
 
 def open_frame(source: Any) -> Any:
@@ -211,7 +221,8 @@ def probe_workers(session: Any, *, readable: Sequence[Path] = (), writable: Sequ
         except spark_failures() as problem:
             raise SourceError(
                 f"Spark's workers cannot run a Python task ({type(problem).__name__}). They need the Python "
-                "version of this process, and pyarrow: see docs/howto/other-engines.md."
+                "version of this process, and pyarrow: name such a Python in PYSPARK_PYTHON, and see "
+                "docs/howto/other-engines.md."
             ) from None
     for row in answers:
         _check_answer(json.loads(row["found"]))
