@@ -17,8 +17,9 @@ import pytest
 
 from discreet import ApproxDP, Column, GaussianRelease, Ledger, Schema, load_release, publish, verify
 from discreet.errors import OtherLedger, ParameterError, SourceError
+from discreet.file_system import sync_to_disk
 from discreet.noise import Stream
-from discreet.pipeline import table_registry
+from discreet.pipeline import _output, table_registry
 from discreet.pipeline.options import Output, RunOptions, SparkOptions
 from discreet.release.keystream import rows_digest
 from discreet.release.spark import _tasks, table
@@ -202,6 +203,31 @@ def test_an_interrupted_release_is_resumed_for_nothing(job: str, tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".out")] == []
     with pytest.raises(SourceError, match=r"No release to .* was interrupted"):
         _release(files, tmp_path / "out", resume=True, ledger=ledger, output=Output(replace=True))
+
+
+@pytest.mark.parametrize(
+    ("resume", "words"), [(True, "is complete, and nothing is left to resume"), (False, "exists already")]
+)
+def test_a_release_whose_driver_was_killed_at_its_last_step_keeps_no_key(
+    resume: bool, words: str, tmp_path: Path
+) -> None:
+    files, ledger = _write_files(tmp_path / "files"), tmp_path / "one.ledger"
+
+    def killed(folder: Path) -> None:
+        sync_to_disk(folder)
+        if folder == tmp_path and (tmp_path / "out").exists():
+            raise _Killed
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_output, "sync_to_disk", killed)
+        with pytest.raises(_Killed):
+            _release(files, tmp_path / "out", ledger=ledger)
+    assert (tmp_path / "out" / "internal" / "resume.json").exists()
+    with pytest.raises(SourceError, match=words):
+        _release(files, tmp_path / "out", resume=resume, ledger=ledger)
+    assert not list((tmp_path / "out" / "internal").glob("resume*"))
+    assert "failed" not in _statuses(tmp_path / "out").values()
+    assert _n_charges(ledger) == 1
 
 
 def test_a_resumed_release_has_the_bits_of_the_interrupted_one(tmp_path: Path) -> None:

@@ -75,6 +75,32 @@ def check_target_folder(target: Path, *, replace: bool) -> None:
         )
 
 
+def forget_key(target: Path, *, resume: bool) -> None:
+    """Remove the key of a complete release whose run was killed after it was in place, before it did so.
+
+    Parameters
+    ----------
+    target : Path
+        Folder that holds the release, if there is one.
+    resume : bool
+        Whether that run is to be resumed.
+
+    Raises
+    ------
+    SourceError
+        It was to be resumed, and has nothing left to do.
+    """
+    record = target / INTERNAL / RESUME
+    if not record.exists() or not (target / PUBLIC / _STATEMENT).is_file():
+        return
+    record.unlink(missing_ok=True)  # the run may be at its last step
+    if resume:
+        raise SourceError(
+            f"The release {str(target)!r} is complete, and nothing is left to resume: its run was stopped "
+            f"after it was in place. Look at it with: discreet verify {target}"
+        )
+
+
 @contextlib.contextmanager
 def build_folder(target: Path, *, replace: bool, resume: bool = False) -> Iterator[Path]:
     """Yield a draft folder with empty ``public`` and ``internal``, and rename it to `target` at the end.
@@ -109,7 +135,6 @@ def build_folder(target: Path, *, replace: bool, resume: bool = False) -> Iterat
                 entry.chmod(0o600)
             _sync_folder(draft)
             _rename_draft(draft, target, replace=replace)
-            (target / INTERNAL / RESUME).unlink(missing_ok=True)
     finally:
         if not (draft / INTERNAL / RESUME).exists():
             shutil.rmtree(draft, ignore_errors=True)
@@ -228,8 +253,10 @@ def _rename_draft(draft: Path, target: Path, *, replace: bool) -> None:
     finally:
         if held is not None:
             os.close(held)
-    shutil.rmtree(aside, ignore_errors=True)
     sync_to_disk(target.parent)
+    # The key first: removing a large table takes a while.
+    (target / INTERNAL / RESUME).unlink(missing_ok=True)
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _sync_folder(folder: Path) -> None:

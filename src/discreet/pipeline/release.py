@@ -23,6 +23,7 @@ from discreet.pipeline._output import (
     ReleaseKey,
     build_folder,
     check_target_folder,
+    forget_key,
     load_signing_key,
     open_work_folder,
 )
@@ -184,8 +185,9 @@ def publish(
             run=run,
         )
     folder = Path(out)
-    check_target_folder(folder, replace=output.replace)
     spark = SparkOptions() if run.spark is None and is_spark_source(source) else run.spark
+    forget_key(folder, resume=spark is not None and spark.resume)
+    check_target_folder(folder, replace=output.replace)
     schema, ledger = resolve_declaration(method, schema, ledger)
     declared = find_schema(source, schema)
     check_one_target(method, target)
