@@ -364,6 +364,18 @@ def test_files_that_differ_in_a_type_are_refused(
         opened(source=files)
 
 
+def test_files_may_have_their_columns_in_another_order(
+    opened: Callable[..., PartitionedTable], files: Path, tmp_path: Path
+) -> None:
+    other = _write_files(tmp_path / "files")
+    turned = select(f"SELECT day, owner, income, age, id FROM '{files}/part-1.parquet'")
+    turned.write_parquet(str(other / "part-1.parquet"))
+    made = METHODS["gaussian"](schema=SCHEMA, random_state=3)
+    made.publish_parts(opened(source=other), tmp_path / "parts")
+    made.publish(files, tmp_path / "one.parquet")
+    _assert_equal(tmp_path / "parts", tmp_path / "one.parquet")
+
+
 @pytest.mark.slow
 def test_workers_of_spark_give_the_rows_of_one_process(
     spark: Any, files: Path, opened: Callable[..., PartitionedTable], tmp_path: Path

@@ -396,6 +396,19 @@ def test_parquet_files_of_a_folder_must_agree_and_folders_may_name_a_column(tmp_
         read(f"{tmp_path}/no*.parquet", schema)
 
 
+def test_parquet_files_of_a_folder_may_have_their_columns_in_any_order(tmp_path: Path) -> None:
+    schema = Schema(columns=[Column("x", lower=0, upper=9), Column("y", lower=0, upper=9)])
+    pl.DataFrame({"x": [1.0], "y": [2.0]}).write_parquet(tmp_path / "a.parquet")
+    pl.DataFrame({"y": [4.0], "x": [3.0]}).write_parquet(tmp_path / "b.parquet")
+    rows = read(tmp_path, schema)
+    assert (rows["x"].tolist(), rows["y"].tolist()) == ([1.0, 3.0], [2.0, 4.0])
+    # DuckDB takes names that differ by case alone for one, so they are found by their places.
+    for name, columns in (("a", ("x", "X")), ("b", ("X", "x"))):
+        pl.DataFrame({column: [1.0] for column in columns}).write_parquet(tmp_path / f"{name}.parquet")
+    with pytest.raises(SourceError, match="same columns"):
+        read(tmp_path, schema)
+
+
 @pytest.mark.parametrize(
     ("name", "way_out"),
     [

@@ -42,8 +42,8 @@ _TABLE_LOGS = {
 class ParquetSource(DuckSource):
     """A Parquet file, the files of a folder and of the folders in it, or those that match a pattern.
 
-    Several files are read in the order of their names, and must have the same columns. Folders named
-    ``year=2024`` add a column ``year``.
+    Several files are read in the order of their names, and must have the same columns, in any order. Folders
+    named ``year=2024`` add a column ``year``.
 
     Attributes
     ----------
@@ -65,8 +65,8 @@ class ParquetSource(DuckSource):
         relation = f"read_parquet([{file_names}], hive_partitioning={'true' if parts else 'false'})"
         super().__init__(connection, relation, label=label)
         own = [self._read_names(connection, quote_path(file)) for file in files]
-        if any(names != own[0] for names in own):
-            place = next(i for i, names in enumerate(own) if names != own[0])
+        place = next((i for i, names in enumerate(own) if not _are_alike(names, own[0])), None)
+        if place is not None:
             connection.close()
             raise SourceError(
                 f"{label} must have the same columns in each file, and {files[place].name!r} has others than "
@@ -100,6 +100,12 @@ class ParquetSource(DuckSource):
                 names.append(name)
                 nested = children
         return names
+
+
+def _are_alike(names: list[str], others: list[str]) -> bool:
+    """Return whether two files have the same columns; those that differ by case alone in the same order."""
+    folded = {name.lower() for name in names}
+    return names == others or (len(folded) == len(names) and sorted(names) == sorted(others))
 
 
 def list_parquet(path: Path, label: str) -> list[Path]:

@@ -145,9 +145,13 @@ class ParquetRows(DuckSource):
         folders = f"true, hive_types={{{declared}}}" if declared else "false"
         # One thread: as many tasks as a machine has processors run beside each other.
         connection = connect().execute("SET threads = 1")
+        # By name: the order of columns may differ between files. Of names that differ by case alone, which
+        # DuckDB would take for one, it is the same.
+        listed = ", ".join(map(identifier, parts.names))
+        selected = listed if len({name.lower() for name in parts.names}) == len(parts.names) else "*"
         selects = [
-            f"SELECT * FROM read_parquet({quote_path(Path(file.path))}, hive_partitioning={folders}) "  # noqa: S608 - quoted
-            f"WHERE {_POSITION} >= {start} AND {_POSITION} < {stop}"
+            f"SELECT {selected} FROM read_parquet({quote_path(Path(file.path))}, "  # noqa: S608 - quoted
+            f"hive_partitioning={folders}) WHERE {_POSITION} >= {start} AND {_POSITION} < {stop}"
             for file, start, stop in runs
         ]
         relation = f"({' UNION ALL '.join(selects)})"
