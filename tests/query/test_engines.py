@@ -1029,3 +1029,27 @@ def test_clipped_rows_are_in_the_ball_in_whole_numbers_whether_few_or_most_are_t
     for columns in (1000, 8000):  # all are too long, or an eighth
         assert too_long(clip, columns) == 0
         assert too_long(to_nearest, columns) > 100
+
+
+def test_a_worker_of_spark_opens_its_rows_in_few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark hands out 10,000 rows at a time, and opening each alone takes nearly as long as curating them."""
+    why = no_spark()
+    if why is not None:
+        cannot_start("Spark", why)
+    import pyarrow as pa
+
+    from discreet.query.engines import _spark
+
+    opened: list[int] = []
+
+    def count_rows(rows: Any) -> Any:
+        opened.append(len(rows))
+        return open_table(rows)
+
+    monkeypatch.setattr(_spark, "open_table", count_rows)
+    (ages,) = pa.table({"age": np.arange(ROWS + 40_000) % 90}).to_batches()
+    task = _spark._curate(Curation.from_schema(Schema(columns=[Column("age", lower=0, upper=90)])))
+    batches = [ages.slice(start, 10_000) for start in range(0, len(ages), 10_000)]
+    curated = pa.Table.from_batches(task(iter([ages.slice(0, 0), *batches])))
+    assert opened == [70_000, ROWS - 30_000]
+    assert curated.equals(pa.Table.from_batches(task(iter([ages]))))

@@ -231,10 +231,8 @@ def _curate(curation: Curation, salt: str | None = None) -> Callable[[Iterator[A
     def curate(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            with open_table(pa.Table.from_batches([batch])) as table:
+        for rows in _join(batches):
+            with open_table(pa.Table.from_batches(rows)) as table:
                 try:
                     yield from _curated_pieces(table, curation, salt)
                 except DiscreetError as problem:
@@ -248,6 +246,19 @@ def _curate(curation: Curation, salt: str | None = None) -> Callable[[Iterator[A
                     yield pa.RecordBatch.from_pydict(columns)
 
     return curate
+
+
+def _join(batches: Iterator[Any]) -> Iterator[list[Any]]:
+    """Yield Spark's Arrow batches in groups of about :data:`ROWS` rows: opening a group takes time."""
+    held: list[Any] = []
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+        if sum(one.num_rows for one in held) >= ROWS:
+            yield held
+            held = []
+    if held:
+        yield held
 
 
 def _curated_pieces(table: Table, curation: Curation, salt: str | None) -> Iterator[Any]:
