@@ -261,6 +261,35 @@ def test_a_changed_row_is_refused_when_a_release_is_resumed(tmp_path: Path) -> N
         assert len(list(book.history())) == 1
 
 
+def test_staged_rows_are_released_on_resumption_whatever_became_of_their_data_frame(
+    spark: Any, tmp_path: Path
+) -> None:
+    files, ledger = _write_files(tmp_path / "files"), tmp_path / "one.ledger"
+    run = table.PartitionedTable._run
+
+    def killed(self: Any, name: str, *args: Any) -> Any:
+        if name == "write":
+            raise _Killed
+        return run(self, name, *args)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(table.PartitionedTable, "_run", killed)
+        with pytest.raises(_Killed):
+            _release(spark.read.parquet(str(files)), tmp_path / "out", session=spark, ledger=ledger)
+    (record,) = tmp_path.glob(".out.*/internal/resume.json")
+    key = bytes.fromhex(json.loads(record.read_bytes())["key"])
+    shutil.copytree(record.parent / "work" / "staged", tmp_path / "paid" / "files")
+    others = spark.read.parquet(str(_write_files(files, shift=1)))
+    _release(others, tmp_path / "out", session=spark, resume=True, ledger=ledger)
+    published = select(f"SELECT * FROM '{tmp_path}/out/public/data.parquet/*.parquet'").fetchnumpy()
+    for cells, expected in zip(published.values(), _replay(tmp_path / "paid", key), strict=True):
+        assert np.array_equal(np.asarray(cells), np.asarray(expected))
+    assert _n_charges(ledger) == 1
+    assert not list(tmp_path.glob(".out.*"))
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["internal", "public"]
+    assert not (tmp_path / "out" / "internal" / "work").exists()
+
+
 def _change_an_id_and_resume(tmp_path: Path) -> None:
     """Kill a release of people after its charge, give one row to another person, and resume it."""
     files, ledger = _write_files(tmp_path / "files"), tmp_path / "one.ledger"
