@@ -42,8 +42,9 @@ from discreet.query.aggregates import (
     TreeNode,
 )
 from discreet.query.curation import Curation
+from discreet.query.engines._curated_rows import Tally, curated_batches
 from discreet.query.engines._duckdb import ArraysEngine, DuckDBEngine
-from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches
+from discreet.query.engines.base import ROWS, Engine
 from discreet.query.engines.tasks import EngineCells
 from discreet.query.features import ONE, Features
 from discreet.query.language import parse

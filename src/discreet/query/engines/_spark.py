@@ -17,7 +17,8 @@ from sqlglot import exp
 from discreet.errors import DataError, DiscreetError, SchemaError, SourceError, WorkersFailed
 from discreet.formatting import count_noun
 from discreet.query.curation import TABLE, Curation, Version
-from discreet.query.engines.base import ROWS, Engine, KernelSum, missing_ids, repeated_ids
+from discreet.query.engines._curated_rows import missing_ids, repeated_ids
+from discreet.query.engines.base import ROWS, Engine, KernelSum
 from discreet.query.language._sql import SqlText
 from discreet.query.unit_rows import row_digests
 from discreet.tables import open_table
