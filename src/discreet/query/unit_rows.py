@@ -154,7 +154,7 @@ def kept_rows(table: Table, schema: Schema, salt: str, id_salt: str = "") -> tup
     -----
     It holds 12 bytes for each row, and 35 more for each row of a unit that has too many.
     """
-    ids, crowded = _crowded_rows(table, schema, id_salt)
+    ids, crowded = crowded_rows(table, schema, id_salt)
     kept = ~crowded
     if not crowded.any():
         return ids, kept
@@ -163,20 +163,26 @@ def kept_rows(table: Table, schema: Schema, salt: str, id_salt: str = "") -> tup
     places = np.flatnonzero(crowded)
     words, filled = np.empty((2, len(places)), np.uint64), 0
     for batch in table.batches(schema, ids=True, id_texts=True, id_salt=id_salt):
-        here = _same_rows(table, batch, ids)
+        here = same_rows(table, batch, ids)
         first, second = row_digests(curation, salt, batch, crowded[here])
         words[:, filled : filled + len(first)] = first, second
         filled += len(first)
     if filled != len(places):
-        raise _changed_error(table)
+        raise changed_error(table)
     units = ids[places]
     for group in _unit_groups(units):
-        kept[places[group[_used_rows(schema, units[group], *words[:, group])]]] = True
+        kept[places[group[used_rows(schema, units[group], *words[:, group])]]] = True
     return ids, kept
 
 
-def _crowded_rows(table: Table, schema: Schema, id_salt: str) -> tuple[Words, Bools]:
-    """Return the fingerprints of all ids, and a mask of the rows of units that have too many."""
+def crowded_rows(table: Table, schema: Schema, id_salt: str) -> tuple[Words, Bools]:
+    """Return the fingerprints of all ids, and a mask of the rows of units that have too many.
+
+    Parameters
+    ----------
+    table, schema, id_salt
+        As for :func:`kept_rows`; only ids are read.
+    """
     assert schema.max_rows_per_unit is not None
     ids = _read_ids(table, schema, id_salt)
     crowded = np.zeros(len(ids), bool)
@@ -187,8 +193,18 @@ def _crowded_rows(table: Table, schema: Schema, id_salt: str) -> tuple[Words, Bo
     return ids, crowded
 
 
-def _used_rows(schema: Schema, units: Words, first: Words, second: Words) -> Ints:
-    """Return the places of the rows that are used, for units and digests of rows in the table's order."""
+def used_rows(schema: Schema, units: Words, first: Words, second: Words) -> Ints:
+    """Return the places of the rows that are used of some units.
+
+    Parameters
+    ----------
+    schema : Schema
+        Schema that says how many rows of a unit are used.
+    units : array of uint64
+        Fingerprint of the id of each row; all rows of a unit are among them, in the order of the table.
+    first, second : array of uint64
+        Their digests, as :func:`row_digests` returns them.
+    """
     assert schema.max_rows_per_unit is not None
     ranked = _rank_order(units, first, second)
     sizes = _unit_sizes(units[ranked])
@@ -227,7 +243,7 @@ def limited_batches(
         return
     ids, kept = kept_rows(table, schema, salt, id_salt)
     for batch in table.batches(schema, ids=True, id_salt=id_salt):
-        yield batch, kept[_same_rows(table, batch, ids)]
+        yield batch, kept[same_rows(table, batch, ids)]
 
 
 def check_matrix_allowed(schema: Schema, where: str) -> None:
@@ -242,15 +258,16 @@ def check_matrix_allowed(schema: Schema, where: str) -> None:
         )
 
 
-def _same_rows(table: Table, batch: Batch, ids: Words) -> slice:
-    """Return the slice of a batch, whose ids must be those of the first pass."""
+def same_rows(table: Table, batch: Batch, ids: Words) -> slice:
+    """Return the slice of the rows of a batch, whose ids must be those of the first pass."""
     here = slice(batch.start, batch.start + batch.n_rows)
     if not np.array_equal(ids[here], np.asarray(batch.ids)):
-        raise _changed_error(table)
+        raise changed_error(table)
     return here
 
 
-def _changed_error(table: Table) -> SourceError:
+def changed_error(table: Table) -> SourceError:
+    """Return the error for a table whose ids are others at the second pass."""
     return SourceError(
         f"{table.label} must stay as it is while it is read, and its ids have changed. Read it again when "
         "no one writes to it."

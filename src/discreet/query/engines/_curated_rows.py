@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,8 +10,9 @@ import numpy as np
 from discreet.errors import DataError, SourceError
 from discreet.query._person_signs import ID_BITS
 from discreet.query.curation import Version
-from discreet.query.unit_rows import limited_batches
+from discreet.query.unit_rows import crowded_rows, row_digests, same_rows, used_rows
 from discreet.tables.cell_encoding import NO_ID
+from discreet.tables.external_sort import RowBuckets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Words
     from discreet.query.curation import Curation
     from discreet.tables import Table
+
+
+_WAITING = 2**27  # bytes of rows of crowded units that wait in memory
 
 
 class Tally:
@@ -50,15 +55,58 @@ def curated_batches(
     names = curation.identifiers()
     if curation.ids:
         _check_ids(table, curation)
-    for batch, kept in limited_batches(table, curation.schema, salt, curation.id_salt(salt)):
-        arrays = curation.encode(batch)
-        if batch.ids is not None:
-            arrays |= curation.encode_ids(batch.ids)
-        if kept is not None:
-            arrays = {name: values[kept] for name, values in arrays.items()}
+    for arrays in _limited_arrays(table, curation, salt):
         if len(next(iter(arrays.values()))):
             tally.add(arrays)
             yield {name: arrays[name] for name in names}
+
+
+def _limited_arrays(table: Table, curation: Curation, salt: str) -> Iterator[dict[str, AnyArray]]:
+    """Yield the rows that are used, curated; those of units that have too many come last.
+
+    These wait in buckets by unit, on disk if there are many, so that a server need not send them once more;
+    the rows are those of :func:`~discreet.query.unit_rows.kept_rows`, which keeps their order.
+    """
+    schema = curation.schema
+    if not curation.has_units:
+        yield from map(curation.encode, table.batches(schema))
+        return
+    id_salt = curation.id_salt(salt)
+    ids, crowded = crowded_rows(table, schema, id_salt)
+    id_texts = bool(crowded.any())
+    names: list[str] = []
+    with RowBuckets(None, _WAITING) as buckets:
+        for batch in table.batches(schema, ids=True, id_texts=id_texts, id_salt=id_salt):
+            assert batch.ids is not None
+            many = crowded[same_rows(table, batch, ids)]
+            arrays = curation.encode(batch) | curation.encode_ids(batch.ids)
+            if many.any():
+                names, units = list(arrays), batch.ids[many]
+                digests = row_digests(curation, salt, batch, many)
+                # A row that others of the same batch leave no place for need not wait.
+                used = used_rows(schema, units, *digests)
+                places = np.flatnonzero(many)[used]
+                waiting = [arrays[name][places] for name in names]
+                with _room():
+                    buckets.add([*waiting, *(words[used] for words in digests), units[used]])
+                arrays = {name: values[~many] for name, values in arrays.items()}
+            yield arrays
+        with _room():
+            for *columns, first, second, units in buckets.chunks():
+                used = used_rows(schema, units, first, second)
+                yield {name: values[used] for name, values in zip(names, columns, strict=True)}
+
+
+@contextlib.contextmanager
+def _room() -> Iterator[None]:
+    """Raise the sentence about room for temporary files where rows cannot wait in them."""
+    try:
+        yield
+    except OSError as problem:
+        kind = type(problem).__name__
+    else:
+        return
+    raise no_room(kind)
 
 
 def stored_batches(
