@@ -10,7 +10,7 @@ import numpy as np
 from discreet.errors import DataError, SourceError
 from discreet.query._person_signs import ID_BITS
 from discreet.query.curation import Version
-from discreet.query.unit_rows import crowded_rows, row_digests, same_rows, used_rows
+from discreet.query.unit_rows import changed_error, crowded_rows, row_digests, same_rows, used_rows
 from discreet.tables.cell_encoding import NO_ID
 from discreet.tables.external_sort import RowBuckets
 
@@ -74,7 +74,7 @@ def _limited_arrays(table: Table, curation: Curation, salt: str) -> Iterator[dic
     id_salt = curation.id_salt(salt)
     ids, crowded = crowded_rows(table, schema, id_salt)
     id_texts = bool(crowded.any())
-    names: list[str] = []
+    names, n_rows = list[str](), 0
     with RowBuckets(None, _WAITING) as buckets:
         for batch in table.batches(schema, ids=True, id_texts=id_texts, id_salt=id_salt):
             assert batch.ids is not None
@@ -91,6 +91,9 @@ def _limited_arrays(table: Table, curation: Curation, salt: str) -> Iterator[dic
                     buckets.add([*waiting, *(words[used] for words in digests), units[used]])
                 arrays = {name: values[~many] for name, values in arrays.items()}
             yield arrays
+            n_rows += batch.n_rows
+        if n_rows != len(ids):
+            raise changed_error(table)
         with _room():
             for *columns, first, second, units in buckets.chunks():
                 used = used_rows(schema, units, first, second)
