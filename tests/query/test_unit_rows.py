@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import inspect
 import tracemalloc
@@ -22,7 +23,7 @@ from discreet.query.aggregates import Aggregate, ClusterSums, Gram, Histogram, M
 from discreet.query.calibration import QueryNoise
 from discreet.query.curation import Curation, exact_words
 from discreet.query.engines._duckdb import DuckDBEngine
-from discreet.query.unit_rows import kept_rows, ledger_salt
+from discreet.query.unit_rows import kept_rows, ledger_salt, row_digests
 from discreet.release import METHODS
 from discreet.schema.schema import Neighbors
 from discreet.tables import open_table
@@ -157,6 +158,76 @@ def test_the_rule_is_what_sql_makes_of_it() -> None:
     with duckdb.connect() as connection:
         connection.register("cells", cells)
         assert Counter(connection.execute(query).fetchall()) == found
+
+
+ODD_IDS = [
+    "",
+    "a",
+    "%s %d",
+    "it's",
+    "a\0b",
+    " a ",
+    "é",
+    "e\u0301",
+    "😀" * 3,
+    "x" * 70_000,
+    "-0",
+    "1e5",
+    '"',
+    "\n",
+]
+
+
+@pytest.mark.parametrize("salt", ["", SALT, "it's 5 %"])
+def test_digests_are_those_of_the_text_of_a_row(salt: str) -> None:
+    schema = visits_schema(2)
+    curation = Curation.from_schema(schema)
+    cost = [-1.0, -0.0, 5e-324, 1e-140, 0.1, 2.5, 3.0, 9e300, np.nan, np.inf, -np.inf, 1.5, 2.0, 0.3]
+    rows = {"who": np.array(ODD_IDS, object), "cost": cost, "days": np.arange(14) % 3, "ward": ["a", "b"] * 7}
+    mask = np.arange(14) != 3
+    with open_table(rows) as table:
+        (batch,) = table.batches(schema, ids=True, id_texts=True)
+    arrays = curation.encode(batch)
+    cells = exact_rows(arrays[name] for name in curation.exact_identifiers())
+    texts = [f"{salt}:{who}:{','.join(map(str, row))}" for who, row in zip(ODD_IDS, cells, strict=True)]
+    expected = [hashlib.md5(text.encode(), usedforsecurity=False).hexdigest() for text in texts]
+    for marked in (None, mask, ~mask, np.zeros(14, bool)):
+        halves = row_digests(curation, salt, batch, marked)
+        found = [f"{first:016x}{second:016x}" for first, second in zip(*halves, strict=True)]
+        assert found == [expected[i] for i in np.flatnonzero(np.ones(14, bool) if marked is None else marked)]
+
+
+def test_hashed_rows_are_let_go_at_once() -> None:
+    schema = visits_schema(2)
+    with open_table(visits(Stream.from_seed(2).generator(), list(range(20_000)))) as table:
+        (batch,) = table.batches(schema, ids=True, id_texts=True)
+    gc.disable()  # what is only in a cycle of references would go at some later time
+    try:
+        tracemalloc.start()
+        row_digests(Curation.from_schema(schema), SALT, batch)
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(5):
+            row_digests(Curation.from_schema(schema), SALT, batch)
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert grown < 20_000 * 8  # one column of one call
+
+
+def test_rows_are_ranked_as_by_the_whole_digest() -> None:
+    rng = Stream.from_seed(13).generator()
+    for n, units, most in (
+        (0, 1, 9),
+        (1, 1, 9),
+        (50, 1, 2**64),
+        (3000, 40, 2**64),
+        (3000, 900, 3),
+        (64, 64, 1),
+    ):
+        unit = rng.integers(0, units, n).astype(np.uint64) * np.uint64(0x9E37_79B9_7F4A_7C15)
+        first, second = (rng.integers(0, most, n, np.uint64) for _ in range(2))
+        assert np.array_equal(unit_rows._rank_order(unit, first, second), np.lexsort((second, first, unit)))
 
 
 def test_postgresql_holds_the_same_rows(postgres_url: str) -> None:
@@ -478,14 +549,14 @@ def test_every_row_of_a_person_is_kept_equally_often(monkeypatch: pytest.MonkeyP
     assert _pairs_kept(3000) < limit
     real = unit_rows.row_digests
 
-    def without_id(curation: Curation, salt: str, batch: Any, rows: Any = None) -> list[bytes]:
+    def without_id(curation: Curation, salt: str, batch: Any, rows: Any = None) -> tuple[Words, Words]:
         batch.id_texts[:] = b""
         return real(curation, salt, batch, rows)
 
-    def linear(curation: Curation, _: str, batch: Any, rows: Any = None) -> list[bytes]:
+    def linear(curation: Curation, _: str, batch: Any, rows: Any = None) -> tuple[Words, Words]:
         # A uniform number for the person, to which the cells are added.
         sums = batch.ids[rows] + batch["cost"][rows].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        return [int(word).to_bytes(16) for word in sums]
+        return sums, sums
 
     for twin in (without_id, linear):
         monkeypatch.setattr(unit_rows, "row_digests", twin)

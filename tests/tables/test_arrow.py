@@ -107,6 +107,20 @@ def test_our_own_reader_reads_our_own_stream() -> None:
     assert [v[0].tolist() for v, _ in pieces(stream)] == [[0.0, 1.0, 2.0], [1.0]]
 
 
+@pytest.mark.parametrize("texts", [[], [b""], [b"", b"a\0b", "é😀".encode(), b"", b"x" * 100_000]])
+def test_texts_are_sent_as_they_are(texts: list[bytes]) -> None:
+    cells = np.empty(len(texts), object)
+    cells[:] = texts
+    stream = ArrayStream({"t": np.dtype(object)}, lambda: iter([[cells], [cells]]))
+    connection = connect()
+    connection.register("arriving", stream)
+    found = [
+        text for (part,), _ in pieces(connection.sql("SELECT t FROM arriving")) for text in part.tolist()
+    ]
+    connection.close()
+    assert found == 2 * texts
+
+
 def test_arrays_that_are_not_contiguous_are_copied_and_uneven_ones_refused() -> None:
     stream = ArrayStream({"x": np.dtype(float)}, lambda: iter([[np.arange(9.0)[::3]]]))
     assert pieces(stream)[0][0][0].tolist() == [0.0, 3.0, 6.0]

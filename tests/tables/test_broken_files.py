@@ -185,6 +185,36 @@ def test_other_places_are_refused(source: str) -> None:
         open_table(source)
 
 
+@pytest.mark.parametrize(
+    ("source", "way_out"),
+    [
+        ("S3://b/t.parquet", "aws s3 sync"),
+        ("gcs://b/t", "gcloud storage rsync"),
+        ("wasbs://c@a.blob.core/t", "azcopy"),
+        ("file:///tmp/t.parquet", "Leave out file://"),
+        ("mysql://root:hunter2@db/people", "export the declared columns"),
+        ("jdbc:postgresql://root:hunter2@db/people", "export the declared columns"),
+        ("https://root:hunter2@db/people.csv", "Download"),
+    ],
+)
+def test_tables_elsewhere_are_refused_with_a_way_and_without_a_password(source: str, way_out: str) -> None:
+    with pytest.raises(SourceError, match=way_out) as caught:
+        open_table(source)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["t.csv.bz2", "t.csv.zst", "t.zip", "t.csv.xz"])
+def test_other_ways_to_compress_are_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(GOOD)
+    with pytest.raises(SourceError, match="with gzip"):
+        open_table(tmp_path / name)
+
+
+def test_a_path_without_a_known_end_that_leads_nowhere_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="No such file"):
+        open_table(tmp_path / "people")
+
+
 @pytest.mark.parametrize("name", ["a*b.csv", "a[1].csv", "a?b.csv", "a'b.csv", "a{b}.csv", "k=1.csv"])
 def test_a_path_names_one_file_whatever_signs_it_has(tmp_path: Path, name: str) -> None:
     for other in ("aXb.csv", "a1.csv", "ab.csv"):

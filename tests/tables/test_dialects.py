@@ -6,6 +6,7 @@ import csv
 import datetime
 import gzip
 import io
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -434,6 +435,67 @@ def test_a_folder_with_rows_in_other_files_is_refused(tmp_path: Path, name: str,
     with pytest.raises(SourceError, match=rf"Parquet files alone, and '.*{name}' is none\. {way_out}"):
         read(folder, schema)
     assert read(f"{folder}/*.parquet", schema)["x"].tolist() == [0.0]
+
+
+@pytest.mark.parametrize("kind", ["folder", "nothing", "loop", "pipe", "closed"])
+def test_what_may_stand_for_rows_in_a_folder_is_never_left_out(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, other = tmp_path / "t", tmp_path / "other"
+    for place in (folder, other):
+        place.mkdir()
+        pl.DataFrame({"x": [1.0]}).write_parquet(place / "a.parquet")
+    schema = Schema(columns=[Column("x", lower=0, upper=9)])
+    odd = folder / "more"
+    if kind == "pipe":
+        os.mkfifo(odd)
+    elif kind == "closed":
+        odd.mkdir()
+        monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may read everything
+    else:
+        odd.symlink_to({"folder": other, "nothing": tmp_path / "gone", "loop": odd}[kind])
+    with pytest.raises(SourceError, match=r"more' (is|leads)"):
+        read(folder, schema)
+    if kind != "closed":
+        (folder / "_more").symlink_to(other)  # as Spark names what is no data
+        odd.unlink()
+        assert read(folder, schema)["x"].tolist() == [1.0]
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_files_of_other_types_are_read_as_they_are(tmp_path: Path, first: str) -> None:
+    """The type of the first file alone would round or refuse cells of the others."""
+    parts: dict[str, tuple[Any, Any]] = {
+        "n": ([1, 2], [0.5, 1.75]),
+        "m": (np.array([7, 8], np.int8), np.array([2**40, 3])),
+        "f": (np.array([0.25, 1.5], np.float32), np.array([0.1, 1e-300])),
+        "w": (["x", "y"], ["y", None]),
+        "k": ([1, 2], ["1", "3"]),
+        "e": ([None, None], [0.5, 2.5]),
+    }
+    for i in range(2):
+        name = "ab"[i if first == "a" else 1 - i]
+        columns = {column: cells[i] for column, cells in parts.items()}
+        pl.DataFrame(columns).write_parquet(tmp_path / f"{name}.parquet")
+    schema = Schema(
+        columns=[
+            Column("n", lower=0, upper=9),
+            Column("m", type="integer", lower=0, upper=2**41),
+            Column("f", lower=0, upper=9),
+            Column("w", values=("x", "y"), required=False),
+            Column("k", values=(1, 2, 3)),
+            Column("e", lower=0, upper=9, required=False),
+        ]
+    )
+    found = read(tmp_path, schema)
+    for name, (one, two) in parts.items():
+        cells = [*one, *two] if first == "a" else [*two, *one]
+        if name in "wk":
+            levels = schema.column(name).levels
+            assert [str(levels[code]) for code in found[name]] == list(map(str, cells))
+        else:
+            expected = [np.nan if cell is None else float(cell) for cell in cells]
+            assert np.array_equal(found[name], expected, equal_nan=True)
 
 
 def test_a_pattern_of_text_files_says_how_to_make_one_of_them(tmp_path: Path) -> None:

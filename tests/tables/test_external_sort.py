@@ -55,7 +55,7 @@ def test_a_full_disk_while_sorting_is_said_in_words(tmp_path: Path, monkeypatch:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(external_sort._Buckets, "_spill", full)
+    monkeypatch.setattr(external_sort.RowBuckets, "_spill", full)
     words = Stream.from_seed(1).words(3)
     with pytest.raises(SourceError, match="the disk is full"):
         write_table(

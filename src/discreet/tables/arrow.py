@@ -3,7 +3,7 @@
 DuckDB returns its results, and accepts tables, as Arrow streams: three C structures and a few function
 pointers. :func:`read_stream` turns a stream of numbers and texts into numpy arrays while the query still
 runs, so that a table of any length passes through a constant amount of memory; :class:`ArrayStream` is the
-opposite direction, for numbers.
+opposite direction.
 
 The structures are fixed by the Arrow C data and C stream interface specifications.
 """
@@ -28,8 +28,8 @@ _FORMATS: dict[bytes, np.dtype[Any]] = {
     b"l": np.dtype(np.int64),
     b"L": np.dtype(np.uint64),
 }
-_CODES = {dtype: code for code, dtype in _FORMATS.items()}
 _TEXT = b"u"  # UTF-8 under offsets of 32 bits; read as an object array of bytes
+_CODES = {dtype: code for code, dtype in _FORMATS.items()} | {np.dtype(object): b"U"}  # offsets of 64 bits
 _STREAM_NAME = b"arrow_array_stream"
 
 
@@ -165,6 +165,14 @@ def _copy_texts(column: _Array, start: int, length: int) -> AnyArray:
     return texts
 
 
+def _text_buffers(texts: AnyArray) -> tuple[AnyArray, AnyArray]:
+    """Return the places where texts end, after a first 0, and their bytes one after the other."""
+    content = b"".join(texts)
+    ends = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=ends[1:])
+    return ends, np.frombuffer(content or b"\0", np.uint8)
+
+
 def _memory_view(address: int, skip: int, length: int, dtype: np.dtype[Any]) -> AnyArray:
     memory = (ctypes.c_char * (length * dtype.itemsize)).from_address(address + skip)
     return np.frombuffer(memoryview(memory), dtype)
@@ -176,7 +184,7 @@ class ArrayStream:
     Parameters
     ----------
     dtypes : mapping of str to dtype
-        Name and type of each column: float64, int32, int64 or uint64.
+        Name and type of each column: float64, int32, int64, uint64, or object for texts as UTF-8 bytes.
     start : callable
         Function called once for each scan, which returns an iterator over lists of arrays, one per column.
 
@@ -279,9 +287,12 @@ class ArrayStream:
             values = np.ascontiguousarray(values, dtype)
             if values.shape != (length,):
                 raise ValueError(f"columns of one batch differ in shape: {values.shape}")
-            buffers = (c_void_p * 2)(None, values.ctypes.data)
-            child = _Array(length=length, n_buffers=2, buffers=buffers, release=self._release_array)
-            child.private_data = self._keep((child, buffers, values))
+            memory = _text_buffers(values) if dtype.hasobject else (values,)
+            buffers = (c_void_p * (1 + len(memory)))(None, *(part.ctypes.data for part in memory))
+            child = _Array(
+                length=length, n_buffers=len(buffers), buffers=buffers, release=self._release_array
+            )
+            child.private_data = self._keep((child, buffers, memory))
             children.append(child)
         pointers = (POINTER(_Array) * len(children))(*map(ctypes.pointer, children))
         buffers = (c_void_p * 1)(None)

@@ -42,7 +42,7 @@ def sort_by_words(batches: Iterator[list[AnyArray]], folder: Path | None) -> Ite
     ------
     list of arrays
     """
-    with _Buckets(folder) as buckets:
+    with RowBuckets(folder, MEMORY) as buckets:
         for columns in batches:
             buckets.add(columns)
         for *columns, words in buckets.chunks():
@@ -62,14 +62,21 @@ class _Block(NamedTuple):
         return [values[rows] for values in self.columns]
 
 
-class _Buckets:
+class RowBuckets:
     """Rows by the first byte of their word: in memory, or in one nameless file for each bucket.
 
     Columns stay apart, since a processor gathers the entries of one array faster than records of several.
+
+    Parameters
+    ----------
+    folder : Path or None
+        Folder on whose disk rows go that do not fit into memory; None for the system's temporary folder.
+    memory : int
+        Bytes of rows that are held before all of them go to disk.
     """
 
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path | None, memory: int) -> None:
+        self._folder, self._memory = folder, memory
         self._held: list[_Block] = []
         self._size = 0
         self._counts = np.zeros(_BUCKETS, np.int64)
@@ -78,14 +85,14 @@ class _Buckets:
         self._dtypes: list[np.dtype[Any]] = []
         self._open = ExitStack()
 
-    def __enter__(self) -> _Buckets:
+    def __enter__(self) -> RowBuckets:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
     def add(self, columns: list[AnyArray]) -> None:
-        """Add rows; once memory is full, all of them go to disk."""
+        """Add rows, the last column their words; once memory is full, all of them go to disk."""
         bucket = (columns[-1] >> np.uint64(56)).astype(np.uint8)
         order = np.argsort(bucket, kind="stable")
         counts = np.bincount(bucket, minlength=_BUCKETS)
@@ -94,7 +101,7 @@ class _Buckets:
         self._counts += counts
         self._size += sum(values.nbytes for values in columns)
         self._dtypes = [values.dtype for values in columns]
-        if self._size > (_SPILL if self._files else MEMORY):
+        if self._size > (_SPILL if self._files else self._memory):
             self._spill()
 
     def _spill(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ _PARQUET = (".parquet", ".pq")
 _TEXT = (".csv", ".tsv", ".tab", ".txt")
 # What lies beside the files of a table and holds none of its rows.
 _CHECKSUMS = (".crc", ".md5", ".sha1", ".sha256", ".sha512")
+_PACKED = (".bz2", ".gz", ".lz4", ".xz", ".zip", ".zst", ".7z")
 _SMALLEST_PARQUET = 12  # two marks and the length of a footer
 # Logs in the folder of a table that decide which of its Parquet files, and which of their rows, are current.
 _TABLE_LOGS = {
@@ -42,8 +44,8 @@ _TABLE_LOGS = {
 class ParquetSource(DuckSource):
     """A Parquet file, the files of a folder and of the folders in it, or those that match a pattern.
 
-    Several files are read in the order of their names, and must have the same columns, in any order. Folders
-    named ``year=2024`` add a column ``year``.
+    Several files are read in the order of their names, and must have the same columns, in any order; a column
+    has a type that holds the cells of all. Folders named ``year=2024`` add a column ``year``.
 
     Attributes
     ----------
@@ -62,7 +64,9 @@ class ParquetSource(DuckSource):
             _check_marks(file, label if len(files) == 1 else f"The file {str(file)!r}")
         parts = "=" in str(files[0].parent.relative_to(path)) if path.is_dir() else False
         connection, file_names = connect_for(files), ", ".join(map(quote_path, files))
-        relation = f"read_parquet([{file_names}], hive_partitioning={'true' if parts else 'false'})"
+        # Types are united by name; by position DuckDB would round all numbers to the type of the first file.
+        options = f"hive_partitioning={'true' if parts else 'false'}, union_by_name=true"
+        relation = f"read_parquet([{file_names}], {options})"
         super().__init__(connection, relation, label=label)
         own = [self._read_names(connection, quote_path(file)) for file in files]
         place = next((i for i, names in enumerate(own) if not _are_alike(names, own[0])), None)
@@ -114,9 +118,10 @@ def list_parquet(path: Path, label: str) -> list[Path]:
         found = sorted(
             file
             for file in path.rglob("*")
-            if file.is_file()
-            and not any(part.startswith(("_", ".")) for part in file.relative_to(path).parts)
+            if not any(part.startswith(("_", ".")) for part in file.relative_to(path).parts)
         )
+        _check_all_read(found, label)
+        found = [file for file in found if file.is_file()]
         files = [file for file in found if file.suffix.lower() in _PARQUET]
         others = [file for file in found if file.suffix.lower() not in (*_PARQUET, *_CHECKSUMS)]
     elif path.exists() or not glob.has_magic(str(path)):
@@ -141,6 +146,25 @@ def list_parquet(path: Path, label: str) -> list[Path]:
     if not files:
         raise SourceError(f"{label} must hold Parquet files, and there is none. Check the path.")
     return files
+
+
+def _check_all_read(found: list[Path], label: str) -> None:
+    """Raise SourceError for what may stand for files with rows, which would be left out without a word."""
+    for path in found:
+        if not path.exists():
+            problem = "leads to nothing"
+        elif path.is_dir() and path.is_symlink():
+            problem = "is a link to a folder, whose files are not read from here"
+        elif path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
+            problem = "is a folder that may not be read"
+        elif not path.is_dir() and not path.is_file():
+            problem = "is neither a file nor a folder"
+        else:
+            continue
+        raise SourceError(
+            f"{label} must hold files that can be read, and {str(path)!r} {problem}. Put the files there, "
+            "move it elsewhere, or give a pattern of the files that are meant, such as 'FOLDER/*.parquet'."
+        )
 
 
 def _is_text(path: Path) -> bool:
@@ -252,6 +276,13 @@ def open_file(path: Path, *, table: str | None, schema: Schema | None, header: b
         return SheetSource(path, table, schema, header)
     if kind in STATISTICS:
         return StatisticsSource(path)
+    if path.suffix.lower() in _PACKED:
+        raise SourceError(
+            f"A compressed table must be text in gzip, as in .csv.gz, was {str(path)!r}. Unpack it, or pack "
+            "it with gzip."
+        )
+    if not path.exists():
+        check_readable(path)
     raise SourceError(
         "The name of a table must end in .csv, .tsv, .txt (also with .gz), .parquet, .duckdb, .xlsx, .sav or "
         f".dta, was {str(path)!r}. Rename or convert the file."

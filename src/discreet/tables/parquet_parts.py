@@ -77,19 +77,21 @@ class ParquetParts:
             There are no such files, or they differ in the names or types of their columns.
         """
         with contextlib.closing(ParquetSource(Path(path))) as source:
-            names, types = tuple(source.names), tuple(source.sql_types)
+            names = tuple(source.names)
             own = len(names) - source.n_folder_columns
+            folder_types = tuple(zip(names[own:], tuple(source.sql_types)[own:], strict=True))
             label, paths = source.label, source.files
             count = source.read_counts()
         if any(name.lower() == _POSITION for name in names):
             raise SourceError(
                 f"{label} must have no column {_POSITION!r}, by which the engine numbers rows. Rename it."
             )
-        folder_types = tuple(zip(names[own:], types[own:], strict=True))
         files = (ParquetFile(str(path.absolute()), n_rows) for path, n_rows in zip(paths, count, strict=True))
         parts = cls(label, names, folder_types, tuple(files))
+        types: tuple[str, ...] = ()
         for file in parts.files:
             with contextlib.closing(ParquetRows(parts, [(file, 0, file.n_rows)])) as rows:
+                types = types or tuple(rows.sql_types)
                 if tuple(rows.sql_types) != types:
                     place = next(i for i, sql_type in enumerate(types) if rows.sql_types[i] != sql_type)
                     raise SourceError(

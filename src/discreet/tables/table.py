@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -409,10 +410,19 @@ _STORE = "An object store is not read: copy the files to a private folder first,
 _WAREHOUSE = (
     "A warehouse is not read: export the declared columns to Parquet files in a private folder, and name it."
 )
+_DATABASE = (
+    "Of database servers, PostgreSQL alone is read: export the declared columns to a Parquet or CSV file in "
+    "a private folder, and name it."
+)
 _STAGING = (
-    (("s3://", "s3a://"), _STORE.format("aws s3 sync")),
-    (("gs://",), _STORE.format("gcloud storage rsync -r")),
-    (("abfs://", "abfss://", "az://"), _STORE.format("azcopy copy --recursive")),
+    (("s3://", "s3a://", "s3n://"), _STORE.format("aws s3 sync")),
+    (("gs://", "gcs://"), _STORE.format("gcloud storage rsync -r")),
+    (
+        ("abfs://", "abfss://", "az://", "azure://", "adl://", "wasb://", "wasbs://"),
+        _STORE.format("azcopy copy --recursive"),
+    ),
+    (("file://",), "Leave out file://, and give the path alone."),
+    (("mysql:", "mariadb:", "oracle:", "mssql:", "sqlite:", "mongodb:", "jdbc:"), _DATABASE),
     (("hdfs://",), _STORE.format("hdfs dfs -get")),
     (("snowflake://", "bigquery://", "redshift://", "trino://", "databricks://"), _WAREHOUSE),
     (
@@ -434,11 +444,12 @@ def duckdb_address(text: str) -> tuple[Path, str | None]:
     table = parse_qs(query).get("table", [None])[0]
     scheme = place.partition("://")[0] if "://" in place else None
     if scheme or not place or "\0" in place:
+        shown = re.sub("//[^/]*@", "//", place)[:40]  # without user and password
         way_out = next(
-            (text for start, text in _STAGING if place.startswith(start)), "Download the file first."
+            (text for start, text in _STAGING if place.lower().startswith(start)), "Download the file first."
         )
         raise SourceError(
-            f"A table must be given by a path, duckdb:// or postgresql://, was {place[:40]!r}. {way_out}"
+            f"A table must be given by a path, duckdb:// or postgresql://, was {shown!r}. {way_out}"
         )
     return Path(unquote(place) if is_url else place), table
 

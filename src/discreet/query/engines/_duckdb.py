@@ -15,8 +15,9 @@ from sqlglot import exp
 from discreet.batching import PACE
 from discreet.errors import SourceError, TableChanged
 from discreet.query.curation import TABLE, Curation, Version
+from discreet.query.engines._curated_rows import Tally, curated_batches, no_room, stored_batches
 from discreet.query.engines._kept_copy import KeptCopy, KeptVersion, SealedFile, SharedCopy
-from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches, no_room, stored_batches
+from discreet.query.engines.base import ROWS, Engine
 from discreet.query.language._sql import SqlText
 from discreet.tables import open_table
 from discreet.tables.arrow import ArrayStream, StreamBroken, read_stream

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from discreet.ledger import Ledger
     from discreet.query.curation import Curation
 
-_MARK = b"discreet copy 1\n"
+_MARK = b"discreet copy 2\n"  # 1: files of several types were read as the first
 _SALT, _LENGTH, _TAG, _BLOCK = 32, 4, 16, 2**20  # bytes
 _TAIL = 2**16  # bytes at the end of a file that are compared: all of the footer of most Parquet files
 LARGE = 2**26

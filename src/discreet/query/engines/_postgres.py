@@ -25,8 +25,9 @@ from discreet.errors import (
 )
 from discreet.noise import Stream
 from discreet.query.curation import TABLE, Curation, Version
+from discreet.query.engines._curated_rows import Tally, curated_batches, no_room
 from discreet.query.engines._kept_copy import SharedCopy
-from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches, no_room
+from discreet.query.engines.base import ROWS, Engine
 from discreet.query.language._sql import SqlText
 from discreet.tables import open_table
 from discreet.tables.postgres import Address, read_copy

@@ -17,7 +17,8 @@ from sqlglot import exp
 from discreet.errors import DataError, DiscreetError, SchemaError, SourceError, WorkersFailed
 from discreet.formatting import count_noun
 from discreet.query.curation import TABLE, Curation, Version
-from discreet.query.engines.base import ROWS, Engine, KernelSum, missing_ids, repeated_ids
+from discreet.query.engines._curated_rows import missing_ids, repeated_ids
+from discreet.query.engines.base import ROWS, Engine, KernelSum
 from discreet.query.language._sql import SqlText
 from discreet.query.unit_rows import row_digests
 from discreet.tables import open_table
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
 
     from sqlglot.expressions import Expr as Tree
 
-    from discreet._types import AnyArray, Ints
+    from discreet._types import AnyArray, Ints, Words
     from discreet.query.engines.tasks import Kernel
     from discreet.tables import Table
 
 _serial = itertools.count()
+_DIGEST = ("digest_0", "digest_1")
 _ID_TYPES = {"string", "varchar", "char", "byte", "short", "integer", "long"}
 
 
@@ -128,8 +130,9 @@ class SparkEngine(Engine):
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
-        marked = selected.mapInArrow(_curate(curation, salt), f"{declared}, digest_ string")
-        order = Window.partitionBy(*curation.unit_identifiers()).orderBy("digest_", *names)
+        digest = "".join(f", {name} bigint" for name in _DIGEST)
+        marked = selected.mapInArrow(_curate(curation, salt), declared + digest)
+        order = Window.partitionBy(*curation.unit_identifiers()).orderBy(*_DIGEST, *names)
         ranked = marked.withColumn("rank_", f.row_number().over(order))
         used = f"rank_ <= {schema.max_rows_per_unit} OR problem_ IS NOT NULL"
         return ranked.filter(used).select(*names, "problem_")
@@ -242,7 +245,7 @@ def _curate(curation: Curation, salt: str | None = None) -> Callable[[Iterator[A
                     columns = {name: np.zeros(1, curation.dtype(name)) for name in curation.identifiers()}
                     columns["problem_"] = np.array([pickle.dumps(misfits or problem)], object)
                     if salt is not None:
-                        columns["digest_"] = np.array([""], object)
+                        columns |= dict.fromkeys(_DIGEST, np.zeros(1, np.int64))
                     yield pa.RecordBatch.from_pydict(columns)
 
     return curate
@@ -277,8 +280,16 @@ def _curated_pieces(table: Table, curation: Curation, salt: str | None) -> Itera
         columns = {name: pa.array(values) for name, values in arrays.items()}
         columns["problem_"] = pa.nulls(rows.n_rows, pa.binary())
         if salt is not None:
-            columns["digest_"] = pa.array([d.hex() for d in row_digests(curation, salt, rows)])
+            digests = row_digests(curation, salt, rows)
+            columns |= {
+                name: pa.array(_in_order(words)) for name, words in zip(_DIGEST, digests, strict=True)
+            }
         yield pa.RecordBatch.from_pydict(columns)
+
+
+def _in_order(words: Words) -> Ints:
+    """Return words as integers with a sign, which Spark has, in the same order."""
+    return (words ^ np.uint64(2**63)).view(np.int64)
 
 
 def _problem(cells: Iterable[bytes]) -> DiscreetError:
