@@ -91,7 +91,7 @@ WRONG = {
     "count where age > 40 and < 60": "< after AND. Name the column again: age > 40 AND age < 60.",
     "count where age between 40 to 60": "the word TO. Write age BETWEEN 40 AND 60.",
     "count where age in 40, 50": "IN without a list in parentheses. Write age IN (40, 50).",
-    "count where age is 40": "IS with something else than NULL. Write x IS NULL, or x = 1.",
+    "count where age is 40": "IS with something other than NULL. Write x IS NULL, or x = 1.",
     "count where age > 4 0": (
         "two numbers side by side. Write one number without blanks, or a sign between two."
     ),

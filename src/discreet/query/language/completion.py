@@ -43,6 +43,8 @@ def complete(line: str, schema: "Schema", commands: "Sequence[str]" = ()) -> tup
         return start, _select_matching(line[start:], _write_values(column))
     if opened == '"':
         return start, _select_matching(line[start:], [_quote(column.name) for column in schema.released])
+    if tokens and tokens[-1].end == len(line) and tokens[-1].kind in ("name", "value"):
+        return len(line), []  # behind a closed quote no word begins
     if tokens and tokens[-1].end == len(line) and tokens[-1].kind == "word":
         start, before = tokens[-1].start, tokens[:-1]
     typed = line[start:]
