@@ -295,7 +295,7 @@ class Dataset:
             "title": self.schema.title,
             "description": self.schema.description,
             "n_rows": self.database.n_rows,
-            "columns": len(self.schema.columns),
+            "columns": len(self.schema.released),
             "unit": self.schema.unit,
             "composition": self.accounting.composition,
         }

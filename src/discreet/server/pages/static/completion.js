@@ -39,7 +39,6 @@
       [...list.children].forEach((option, i) => option.setAttribute("aria-selected", String(i === index)));
       if (index < 0) { field.removeAttribute("aria-activedescendant"); return; }
       field.setAttribute("aria-activedescendant", list.children[index].id);
-      list.children[index].scrollIntoView({ block: "nearest" });
     };
 
     const accept = (index) => {
@@ -55,7 +54,7 @@
       const typed = field.value.slice(start, field.selectionStart);
       // Behind a number there is nothing to complete.
       const fitting = !typed && /\d/.test(field.value.charAt(start - 1)) ? []
-        : options.filter((one) => one.toLowerCase().startsWith(typed.toLowerCase()) && one !== typed).slice(0, 12);
+        : options.filter((one) => one.toLowerCase().startsWith(typed.toLowerCase()) && one !== typed).slice(0, 10);
       list.replaceChildren(...fitting.map((text, i) => {
         const option = document.createElement("li");
         option.id = `${list.id}-${i}`;
