@@ -903,6 +903,33 @@ def test_a_decimal_comma_is_refused_and_not_left_out(
     assert bool(page.one(id="amount-problem").text.strip()) == bool(problem)
 
 
+def test_people_get_a_page_of_every_refusal_and_programs_json(
+    start: Callable[..., RunningService], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = start(limits={"per_minute": 30})
+    visitor = Visitor(service)
+    reads = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("the cell was 17")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(history, "paid_queries", fail)
+        response = visitor.client.get("/datasets/town/history", headers=reads)
+    assert response.status_code == 500
+    page = read(response.text)
+    owes_nothing(page)
+    assert f"request id {response.headers['x-request-id']}" in page.text
+    assert "17" not in page.text.replace(response.headers["x-request-id"], "")
+    while (response := visitor.client.get("/datasets/town/saved", headers=reads)).status_code == 200:
+        pass
+    assert (response.status_code, read(response.text).one("h1").text) == (429, "Too many requests")
+    assert int(response.headers["retry-after"]) >= 1
+    owes_nothing(read(response.text))
+    told = visitor.client.get("/datasets/town/saved", headers={"accept": "*/*"}).json()
+    assert told["error"]["code"] == "rate-limited"
+
+
 def test_the_list_of_data_sets_says_which_are_stopped(service: RunningService) -> None:
     assert "stopped" not in Visitor(service).get("/").text
     assert service.client("cura").post("/v1/datasets/town/curator/stop", json={"stopped": True}).is_success
