@@ -38,7 +38,16 @@ def completed(line: str) -> list[str]:
         ("SELECT prop", ["SELECT proportion"]),
         ("count whe", ["count where", "count when"]),
         ("mean(ag", ["mean(age", "mean(agent"]),
-        ("count where ho", []),
+        ("count where ho", ['count where "hours-per-week"']),
+        (
+            "count by ",
+            [
+                "count by age",
+                "count by agent",
+                'count by "hours-per-week"',
+                *(f"count by {name}" for name in ("status", "smoker")),
+            ],
+        ),
         ('count where "ho', ['count where "hours-per-week"']),
         ("count where age > 3 an", ["count where age > 3 and"]),
         ("count where status = 'ma", ["count where status = 'Married-civ-spouse'"]),

@@ -79,7 +79,10 @@ def _complete_word(typed: str, before: "Sequence[Token]", schema: "Schema") -> l
         words = [*AGGREGATES, *words]
     if typed and typed.isupper():
         words = [word.upper() for word in words]
-    return _select_matching(typed, [*dict.fromkeys((*columns, *words))])
+    matching = _select_matching(typed, [*dict.fromkeys((*columns, *words))])
+    # A name that needs quotes is offered to who types it without them, once there is a letter of it.
+    quoted = [one for one in columns if typed and one[0] == '"' and _select_matching(typed, [one[1:]])]
+    return [*quoted, *matching]
 
 
 def _find_open_quote(line: str, tokens: "Sequence[Token]") -> tuple[int, str]:
