@@ -333,7 +333,7 @@ REFUSED = {
     "count where sex = 'q'": "a value that is not declared for sex",
     "mean(1 / hours)": "a division by something that could be zero",
     "mean(person)": "person",
-    "count where age": "something else than a condition after WHERE",
+    "count where age": "something other than a condition after WHERE",
     "count(age > 40)": "COUNT of a condition. Write COUNT WHERE age > 40",
     "total(age)": "the word TOTAL. Write SUM.",
     "max(age)": "There is no MAX. It would be the value of one row.",

@@ -184,6 +184,16 @@ def test_a_chart_is_a_picture_of_every_group(db: Database, tmp_path: Path) -> No
     assert "<script" not in draw_chart(table(HOSTILE))
 
 
+def test_a_group_with_a_long_name_shows_each_of_its_values_in_a_chart() -> None:
+    number = CellNumbers(50.0, None, 49.0, 51.0)
+    keys = [("a general practitioner with an outpatient clinic", answer, "x") for answer in ("yes", "no")]
+    rows = tuple(TableRow(key, {"mean(age)": number}) for key in keys)
+    drawn = draw_chart(ResultTable(title="t", group_by=("work", "smokes", "z"), columns=(YEARS,), rows=rows))
+    labels = [text.split(">")[-1] for text in drawn.split("<")]
+    assert [label for label in labels if label.startswith("a gen") and label.endswith("…, yes, x")]
+    assert [label for label in labels if label.startswith("a gen") and label.endswith("…, no, x")]
+
+
 def test_means_that_cannot_be_read_do_not_set_the_scale() -> None:
     readable, unreadable = CellNumbers(50.0, None, 49.0, 51.0), CellNumbers(3.0, None, 0.0, 120.0)
     rows = (TableRow(("a",), {"mean(age)": readable}), TableRow(("b",), {"mean(age)": unreadable}))

@@ -324,8 +324,14 @@ def test_what_no_neighbor_can_change_costs_nothing_where_the_row_count_is_public
         assert (np.asarray(answer.value).tolist(), answer.cost) == ([70.0], ())
         assert sums.ledger.spent().charges == 0
     hidden = people_schema(row_count="private")
-    with Database(people(10), schema=hidden) as sums, pytest.raises(ParameterError, match="not public"):
-        sums.ask(Sums("7"), privacy=CLASSIC)
+    with Database(people(10), schema=hidden) as sums:
+        for asked in (
+            lambda: sums.ask(Sums("7"), privacy=CLASSIC),
+            lambda: sums.cost(Sums("7"), privacy=CLASSIC),
+            lambda: sums.preview("count", privacy=CLASSIC),
+        ):
+            with pytest.raises(ParameterError, match="number of rows is not public"):
+                asked()
     with Database(people(10), schema=people_schema("add-remove")) as sums:
         answer = sums.ask(Sums("7"), privacy=GaussianDP(mu=1.0, neighbors="add-remove"))
         assert np.asarray(answer.sd).tolist() == [7.0]

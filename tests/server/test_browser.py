@@ -231,6 +231,17 @@ def test_suggestions_are_chosen_with_keys_and_columns_sort_the_rows(
     page.call("Input.insertText", text="'T")
     page.wait(f"{shown} === \"'Thun'\"")
     assert page.violations() == []
+    page.write("#sql", "count where c")
+    page.wait(f"{shown}.split(' ').length > 1")
+    for width in (1280, 390):
+        page.size(width)
+        assert page.violations() == [], width
+    page.size(1280)
+    # Letters of any language ask for suggestions.
+    page.write("#sql", "count where ö")
+    page.wait("performance.getEntriesByType('resource').some((one) => one.name.endsWith('%C3%B6'))")
+    page.write("#sql", "count where c")
+    page.wait(f"{shown}.split(' ').length > 1")
     page.press("Escape", 27)
     assert page.run("document.getElementById('sql-suggestions').hidden") is True
     page.write("#sql", "count where age > 3")

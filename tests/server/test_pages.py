@@ -21,7 +21,7 @@ from discreet.schema import Column, Schema
 from discreet.server.api.openapi import openapi_document, reference_page
 from discreet.server.pages import history
 from discreet.server.pages.answer import MOST_NUMBERS
-from discreet.server.pages.columns import column_views
+from discreet.server.pages.columns import column_views, examples
 from discreet.server.pages.curator import refusal_lines
 from discreet.server.pages.page import asset_address
 from tests.server.conftest import SCHEMA, running, write_table
@@ -629,7 +629,7 @@ def test_what_programs_asked_is_in_the_history_and_survives_another_schema(
         "sum(income)",
         "count by sex, city",
     ]
-    assert "cluster sums" in page.text
+    assert "for a model or program: cluster sums, 4 times" in page.text
     # Without one of its columns, and after a new start.
     fewer = replace(SCHEMA, columns=[column for column in SCHEMA.columns if column.name != "income"])
     (tmp_path / "town.schema.yaml").write_text(fewer.to_yaml(), encoding="utf-8")
@@ -825,7 +825,7 @@ def test_the_reference_says_of_what_kinds_a_body_may_be() -> None:
 
 def test_columns_say_what_their_lists_show() -> None:
     views = {view.name: view for view in column_views(ADMITTED)}
-    assert views["admitted"].range == "2020-01-01 to 2024-12-31; averages count days since the first"
+    assert views["admitted"].range == "2020-01-01 to 2024-12-31"
     assert views["ward"].range.startswith("one of 2 values")
     assert ("or other" in views["ward"].range) == (len(views["ward"].levels) == 3)
     assert SCHEMA.column("sex").values == ("f", "m")
@@ -843,6 +843,10 @@ def test_a_long_answer_is_shown_in_part_and_its_files_have_all_of_it(service: Ru
     rows = visitor.client.get(link.attributes["href"]).text.splitlines()
     assert len(rows) == 1 + 100 * 5
     assert f"These are the first {MOST_NUMBERS} of 500 numbers" in page.text
+    # What there is to know before reading so many rows stands above them.
+    above = page.one("section", class_="answer").one("p", class_="note")
+    assert next(above.all("a")).attributes["href"] == link.attributes["href"]
+    assert page.text.count("Noise makes groups below about") == above.text.count("Noise makes groups") == 1
     # What is sorted is all of it, and not the part that is shown; that is free.
     spent = charges(service)
     values = [float(line.split(",")[3]) for line in rows[1:]]
@@ -870,3 +874,83 @@ def test_every_statistic_of_a_long_answer_can_be_sorted_by(service: RunningServi
     assert len(links) == 4
     for link in links:
         assert "order by" in visitor.get(link.attributes["href"]).one(id="answer-title").text
+
+
+def test_a_question_that_depends_on_no_column_of_a_hidden_number_of_rows_is_refused_before_it_is_asked(
+    start: Callable[..., RunningService], tmp_path: Path
+) -> None:
+    write_table(tmp_path)
+    schema = replace(SCHEMA, row_count="private")
+    (tmp_path / "town.schema.yaml").write_text(schema.to_yaml(), encoding="utf-8")
+    service = start()
+    visitor = Visitor(service)
+    page = visitor.send(visitor.get("/datasets/town"), "/datasets/town/ask", do="price")
+    assert page.status_code == 422
+    service.backend.dataset._count_rows()  # which no caller asks for, to see whether the table answers
+    assert "the number of rows is not public" in read(page.text).one(id="form-problem").text
+    assert "Exact" not in read(page.text).one(id="price").text
+
+
+@pytest.mark.parametrize(
+    ("amount", "problem"),
+    [("0,05", "Give a number above 0."), ("1,5", "Give a number above 0."), ("1,000", "")],
+)
+def test_a_decimal_comma_is_refused_and_not_left_out(
+    shared_service: RunningService, amount: str, problem: str
+) -> None:
+    visitor = Visitor(shared_service)
+    fields = {"do": "price", "source": "sql", "sql": "count where age > 3", "amount": amount}
+    page = read(visitor.send(visitor.get("/datasets/town"), "/datasets/town/ask", **fields).text)
+    assert problem in page.one(id="amount-problem").text
+    assert bool(page.one(id="amount-problem").text.strip()) == bool(problem)
+
+
+def test_people_get_a_page_of_every_refusal_and_programs_json(
+    start: Callable[..., RunningService], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = start(limits={"per_minute": 30})
+    visitor = Visitor(service)
+    reads = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("the cell was 17")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(history, "paid_queries", fail)
+        response = visitor.client.get("/datasets/town/history", headers=reads)
+    assert response.status_code == 500
+    page = read(response.text)
+    owes_nothing(page)
+    assert f"request id {response.headers['x-request-id']}" in page.text
+    assert "17" not in page.text.replace(response.headers["x-request-id"], "")
+    while (response := visitor.client.get("/datasets/town/saved", headers=reads)).status_code == 200:
+        pass
+    assert (response.status_code, read(response.text).one("h1").text) == (429, "Too many requests")
+    assert int(response.headers["retry-after"]) >= 1
+    owes_nothing(read(response.text))
+    told = visitor.client.get("/datasets/town/saved", headers={"accept": "*/*"}).json()
+    assert told["error"]["code"] == "rate-limited"
+
+
+def test_the_list_of_data_sets_says_which_are_stopped(service: RunningService) -> None:
+    assert "stopped" not in Visitor(service).get("/").text
+    assert service.client("cura").post("/v1/datasets/town/curator/stop", json={"stopped": True}).is_success
+    assert "A curator has stopped all questions" in Visitor(service).get("/").one("main").text
+
+
+def test_an_example_is_short_enough_to_be_read() -> None:
+    long, short = Column("work", values=("x" * 60, "y")), Column("smokes", values=("no", "yes"))
+    assert examples(column_views(Schema(columns=[long, short])))["where"] == "smokes = 'no'"
+    assert examples(column_views(Schema(columns=[long])))["where"].startswith("work = ")
+
+
+def test_the_list_of_data_sets_counts_the_columns_that_can_be_asked_about(
+    start: Callable[..., RunningService], tmp_path: Path
+) -> None:
+    write_table(tmp_path)
+    first, *others = SCHEMA.columns
+    schema = replace(SCHEMA, columns=[replace(first, role="drop"), *others])
+    (tmp_path / "town.schema.yaml").write_text(schema.to_yaml(), encoding="utf-8")
+    visitor = Visitor(start())
+    assert f" {len(others)} columns;" in visitor.get("/").text
+    assert visitor.get("/datasets/town").one(id="columns-title").text == f"{len(others)} columns"

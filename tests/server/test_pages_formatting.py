@@ -232,3 +232,11 @@ def test_the_mean_of_dates_is_saved_as_dates() -> None:
     assert lower <= value <= upper
     assert (count[1], count[-1]) == ("count", "rows")
     float(count[2])
+
+
+def test_long_numbers_below_an_interval_stay_inside_a_narrow_picture() -> None:
+    mark = IntervalMark(2.48e14, 0.9e14, 4.05e14, "")
+    ends = read(str(interval_bar("key", [mark], ""))).all("text", class_="tick")
+    assert [text.attributes["text-anchor"] for text in ends] == ["start", "end"]
+    short = read(str(interval_bar("key", [IntervalMark(20.0, 10.0, 30.0, "")], "")))
+    assert [text.attributes["text-anchor"] for text in short.all("text", class_="tick")] == ["end", "start"]

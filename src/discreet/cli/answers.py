@@ -133,7 +133,8 @@ def _show_groups(console: Console, result: "QueryResult") -> None:
         headings = (*keys, unit, "at 95 %", "")
         console.table(column.name if width > 1 else "", headings, rows, left=len(result.group_by))
     if len(result.cells) > width * _MOST_GROUPS:
-        console.line(f"{len(result.cells) // width - _MOST_GROUPS} more groups are in --csv and --json.")
+        more = len(result.cells) // width - _MOST_GROUPS
+        console.line(f"{more:,} more groups; --csv, or \\csv at the prompt, writes all of them to a file.")
 
 
 def show_preview(console: Console, preview: "Preview", delta: float) -> None:

@@ -28,7 +28,7 @@ def audit(
     attack_records: options.AttackRecords = 20_000,
     json: options.Json = False,
 ) -> None:
-    """Attack a published file, or a plan on made-up records; reads no private cell and charges nothing.
+    """Attack a published file, or a plan on made-up records. No private cell is read, nothing is charged.
 
     For a plan, the exit code is 3 if an attack does better than promised. Attacks on a file do not affect the
     exit code: a floor holds against attackers who know no more than what was declared.

@@ -13,14 +13,14 @@ from discreet.cli.token import ConfigFile, load_config, open_ledgers, operator_n
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Check, rotate and begin the audit log of a service, also while it runs.",
+    help="Check, rotate and begin the audit log of a service. It may run meanwhile.",
 )
 _DEFAULT = Path("config.yaml")
 
 
 @app.command()
 def check(config: ConfigFile = _DEFAULT, json: Json = False) -> None:
-    """Verify every line of the log, and that it has the lines whose hashes the ledgers keep."""
+    """Verify every line of the log. It must also have the lines whose hashes the ledgers keep."""
     from discreet.formatting import count_noun, number
     from discreet.server.audit_log import ServiceLog
 
@@ -57,7 +57,7 @@ def check(config: ConfigFile = _DEFAULT, json: Json = False) -> None:
 
 @app.command()
 def rotate(config: ConfigFile = _DEFAULT) -> None:
-    """Begin a new file of the log; the old one is never written again, and may be moved elsewhere."""
+    """Begin a new file of the log. The old one is never written again, and may be moved elsewhere."""
     from discreet.server.audit_log import ServiceLog
 
     settings = load_config(config)
@@ -75,7 +75,7 @@ def rotate(config: ConfigFile = _DEFAULT) -> None:
 
 @app.command()
 def begin(config: ConfigFile = _DEFAULT) -> None:
-    """Begin a new log because the last one is lost, or is kept on another machine; the ledgers record it."""
+    """Begin a new log. The last one is lost, or is kept on another machine; the ledgers record it."""
     from discreet.server.audit_log import ServiceLog
 
     settings = load_config(config)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def check(table: Table, schema: SchemaFile = None, json: Json = False) -> None:
-    """List every problem of a table by column and rule, without any cell; exit 0, or 2 if there is one.
+    """List every problem of a table by column and rule. No cell is shown; exit 0, or 2 if there is one.
 
     Counts and lines are true: they are for you, who own the table, and for nobody else.
     """

@@ -30,7 +30,9 @@ def demo(
     attack_records: AttackRecords = 20_000,
     json: Json = False,
 ) -> None:
-    """Publish a bundled census as a synthetic table, an answer, a model, and rows with noise.
+    """Publish a bundled census in four ways.
+
+    They are a synthetic table, an answer, a model, and rows with noise.
 
     Each comes with its promise, what it is good for, and what an attacker gains.
     """

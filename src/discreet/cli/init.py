@@ -131,7 +131,7 @@ def init(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Draft the schema of a table from names, types and a codebook; you fill in what is left."""
+    """Draft the schema of a table. Names, types and a codebook are read; you fill in what is left."""
     from discreet.pipeline.draft import draft_schema
     from discreet.pipeline.sources import schema_path
 

@@ -146,7 +146,7 @@ def learn(
     list_: Annotated[bool, typer.Option("--list", help="List the models and exit.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Train a model that protects everyone in the table, and state what is promised.
+    """Train a model that protects everyone in the table. A statement says what is promised.
 
     Without --model this is a classifier that needs no choices. It says what to expect before anything is
     charged, and a twentieth of its promise pays for its accuracy, which is printed with an interval;

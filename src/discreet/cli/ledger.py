@@ -73,7 +73,7 @@ def check(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Verify a ledger, its totals and its caps; with --receipt, also that it contains a release."""
+    """Verify a ledger, its totals and its caps. With --receipt, also that it contains a release."""
     from discreet.formatting import count_noun
     from discreet.privacy import Receipt
 
@@ -142,7 +142,7 @@ def create(
         str, typer.Option(help="Neighbors that the schema declares, replace-one or add-remove.")
     ] = "replace-one",
 ) -> None:
-    """Create a ledger with a limit that cannot be exceeded or changed later."""
+    """Create a ledger with a limit. It cannot be exceeded or changed later."""
     from discreet.errors import ParameterError
     from discreet.ledger import Ledger
     from discreet.privacy import ZCDP, ApproxDP, PosteriorOdds, Promise, PureDP
@@ -178,7 +178,7 @@ def backup(
     out: Annotated[Path, typer.Option(help="A file that does not exist yet.")],
     json: Json = False,
 ) -> None:
-    """Write a checked copy that can replace the ledger, even while others charge it."""
+    """Write a checked copy that can replace the ledger. Others may charge it meanwhile."""
     from discreet.formatting import count_noun
 
     console = Console(as_json=json)

@@ -67,7 +67,7 @@ def plan(
     new_ledger: options.NewLedger = False,
     json: options.Json = False,
 ) -> None:
-    """Compare the ways to publish a table, or with --method the noise levels of one; charges nothing.
+    """Compare the ways to publish a table. With --method the noise levels of one; nothing is charged.
 
     No cell is read unless --on-rows is given: the ways are tried on made-up rows, the same for all, with the
     declared columns and as many rows.

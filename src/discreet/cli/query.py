@@ -142,7 +142,7 @@ def query(
     output: OutputFlags,
     prompt: PromptFlags,
 ) -> None:
-    """Query a private table: count where age > 40, mean(age) by sex; each answer is charged to the ledger.
+    """Query a private table: mean(age) by sex. Each answer is charged to the ledger.
 
     Repeating a query on the same rows is free and returns the same answer. All declared groups are answered,
     including empty ones. Intervals are at 95 % and for the noise alone, not for sampling from a population.

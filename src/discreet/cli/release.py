@@ -179,7 +179,7 @@ def release(
     about: AboutFlags,
     json: options.Json = False,
 ) -> None:
-    """Release a table with noise, attack it, and state what is promised."""
+    """Release a table with noise. It is attacked, and a statement says what is promised."""
     from discreet.errors import RiskTooHigh
     from discreet.pipeline.options import Output
     from discreet.pipeline.release import publish

@@ -16,7 +16,7 @@ def report(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Write internal/report.html again from attacks.json and the public statement; reads no row."""
+    """Write internal/report.html again. From attacks.json and the public statement; no row is read."""
     from discreet.pipeline.published_folder import rebuild_report
 
     place = rebuild_report(folder, out)

@@ -30,7 +30,7 @@ def serve(
         ),
     ] = False,
 ) -> None:
-    """Answer analysts' questions about private tables over HTTP, under their budgets, until stopped.
+    """Answer questions about private tables over HTTP. Each is charged to a budget; runs until stopped.
 
     Ctrl-C or SIGTERM stops it gracefully: open questions are answered, and no paid answer is lost.
     """

@@ -13,7 +13,7 @@ from discreet.cli.token import ConfigFile, load_config, operator_name
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Back up, restore and upgrade a service: ledgers, keys, access, audit log and jobs together.",
+    help="Back up, restore and upgrade a service. Its ledgers, keys, access, audit log and jobs go together.",
 )
 _DEFAULT = Path("config.yaml")
 
@@ -24,7 +24,7 @@ def backup(
     config: ConfigFile = _DEFAULT,
     json: Json = False,
 ) -> None:
-    """Write a checked backup of the whole service to a new folder, also while it runs."""
+    """Write a checked backup of the whole service. It goes to a new folder; the service may run."""
     from discreet.formatting import count_noun
     from discreet.server.backup import back_up_service
 
@@ -62,7 +62,7 @@ def restore(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Restore what the service lacks; a ledger, a log or a store that exists is never set back.
+    """Restore what the service lacks. A ledger, a log or a store that exists is never set back.
 
     Stop the service first. The configuration says where each part belongs.
     """
@@ -107,7 +107,7 @@ def upgrade(
     config: ConfigFile = _DEFAULT,
     json: Json = False,
 ) -> None:
-    """Upgrade files of earlier versions to the formats of this one, after a backup; later ones are refused.
+    """Upgrade files of earlier versions to this one. A backup is made first; later versions are refused.
 
     Stop the service first.
     """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Manage the tokens and grants of a service, also while it runs; changes take effect immediately.",
+    help="Manage the tokens and grants of a service. It may run; changes take effect immediately.",
 )
 ConfigFile = Annotated[
     Path, typer.Option("--config", help="The configuration of the service.", envvar="DISCREET_CONFIG")
@@ -71,7 +71,7 @@ def create(
     mu: Mu = None,
     queries: Queries = None,
 ) -> None:
-    """Create a token with a grant for each name and print it once; it cannot be shown again.
+    """Create a token with a grant for each name. It is printed once and cannot be shown again.
 
     It opens all data sets that are granted to its bearer. For several names each line has a name, a tab and a
     token; if one of them cannot be created, none is.
@@ -100,7 +100,7 @@ def limit(
     mu: Mu = None,
     queries: Queries = None,
 ) -> None:
-    """Raise or lower the limit of a name or a group; without a number, remove it.
+    """Raise or lower the limit of a name or a group. Without a number, remove it.
 
     The limit of the data set stays as it is. What was spent before counts under the new limit too.
     """
@@ -124,7 +124,7 @@ def group(
     config: ConfigFile = _DEFAULT,
     dataset: DatasetOption = None,
 ) -> None:
-    """Put a name into a group, instead of the one it is in; what it spends from then on counts there too."""
+    """Put a name into a group. It leaves the one it is in; what it spends from then on counts there too."""
     settings = load_config(config)
     entry = _entry(settings, _dataset(settings, dataset, "analyst"))
     with _open_allocations(settings, entry) as allocations:
@@ -134,7 +134,7 @@ def group(
 
 @app.command(name="list")
 def list_(config: ConfigFile = _DEFAULT, json: options.Json = False) -> None:
-    """List the tokens by name; the tokens themselves are known only to their bearers."""
+    """List the tokens by name. The tokens themselves are known only to their bearers."""
     with _open_tokens(config) as (tokens, _):
         rows = tokens.list_tokens()
     console = Console(as_json=json)
@@ -155,7 +155,7 @@ def list_(config: ConfigFile = _DEFAULT, json: options.Json = False) -> None:
 
 @app.command()
 def people(config: ConfigFile = _DEFAULT, json: options.Json = False) -> None:
-    """List the people who may sign in through a provider, or did, with the names that are charged."""
+    """List people who may sign in through a provider. Also those who did, by the names that are charged."""
     from discreet.server.sign_in import list_people
 
     with _open_access(config) as (access, settings):
@@ -179,7 +179,7 @@ def people(config: ConfigFile = _DEFAULT, json: options.Json = False) -> None:
 
 @app.command()
 def rotate(name: Name, config: ConfigFile = _DEFAULT) -> None:
-    """Replace a token by a new one and print it once; the old one becomes invalid immediately."""
+    """Replace a token by a new one and print it once. The old one becomes invalid immediately."""
     with _open_tokens(config) as (tokens, _):
         token = tokens.rotate(operator_name(), name)
     write_out(token + "\n")
@@ -187,7 +187,7 @@ def rotate(name: Name, config: ConfigFile = _DEFAULT) -> None:
 
 @app.command()
 def revoke(name: Name, config: ConfigFile = _DEFAULT) -> None:
-    """Revoke the tokens and end the sign-ins of a name immediately; answers that were paid for stay paid."""
+    """Revoke the tokens and end the sign-ins of a name. Answers that were paid for stay paid."""
     with _open_tokens(config) as (tokens, _):
         count = tokens.revoke(operator_name(), name)
     write_out(f"{name}: {'revoked' if count else 'had no valid token and no open sign-in'}.\n")
@@ -197,7 +197,7 @@ def revoke(name: Name, config: ConfigFile = _DEFAULT) -> None:
 def grant(
     name: Name, config: ConfigFile = _DEFAULT, dataset: DatasetOption = None, role: RoleOption = "analyst"
 ) -> None:
-    """Give a name a role on a data set, in place of the one that it has there."""
+    """Give a name a role on a data set. It replaces the one that it has there."""
     with _open_tokens(config) as (tokens, settings):
         granted = _dataset(settings, dataset, role)
         tokens.grant(operator_name(), name, granted, role)
@@ -206,7 +206,7 @@ def grant(
 
 @app.command()
 def withdraw(name: Name, config: ConfigFile = _DEFAULT, dataset: DatasetOption = None) -> None:
-    """Withdraw the role of a name on a data set; it takes effect immediately, also in open sessions."""
+    """Withdraw the role of a name on a data set. It takes effect immediately, also in open sessions."""
     with _open_tokens(config) as (tokens, settings):
         granted = _dataset(settings, dataset, "analyst")
         had = tokens.withdraw(operator_name(), name, granted)

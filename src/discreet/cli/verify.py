@@ -40,7 +40,7 @@ def verify(
     spark_master: SparkMaster = None,
     json: Json = False,
 ) -> None:
-    """Check every number of a release, and whether the file is consistent with its statement; exit 0 or 1."""
+    """Check every number of a release. The file must be consistent with its statement; exit 0 or 1."""
     from discreet.errors import ParameterError
     from discreet.report.folder.folder import read_bytes
     from discreet.report.folder.keys import unseal_key

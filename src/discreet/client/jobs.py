@@ -62,7 +62,7 @@ class JobStatus:
         return self.state not in _OPEN
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ModelResult:
     """A model that a service trained.
 
@@ -91,6 +91,8 @@ class ModelResult:
     Examples
     --------
     >>> result = ModelResult("kmeans", {"n_clusters": 1}, {"cluster_centers_": [[0.4]]}, (), False, ("a-1",))
+    >>> result
+    <ModelResult: kmeans(n_clusters=1); fitted: cluster_centers_>
     >>> result.fitted["cluster_centers_"]
     [[0.4]]
     """
@@ -101,6 +103,11 @@ class ModelResult:
     cost: tuple[Promise, ...]
     cached: bool
     receipts: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        # What was learned may be thousands of numbers.
+        given = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
+        return f"<ModelResult: {self.model}({given}); fitted: {', '.join(self.fitted)}>"
 
     @classmethod
     def from_wire(cls, values: Mapping[str, Any]) -> ModelResult:

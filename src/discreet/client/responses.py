@@ -162,7 +162,7 @@ class ResponseReader:
             )
         values = _values(headers, content)
         if 200 <= status < 300:
-            return self.unexpected_response("something else than JSON") if values is None else values
+            return self.unexpected_response("something other than JSON") if values is None else values
         error = values.get("error") if values is not None else None
         if not isinstance(error, dict) or not isinstance(error.get("code"), str):
             return self._from_intermediary(status, _seconds(headers))

@@ -153,6 +153,11 @@ class QueryNoise:
         # Several rows of one person may all move the same way.
         squared, absolute = rows**2 * bound.squared, rows * bound.absolute
         if (squared if law == "gaussian" else absolute) == 0:
+            if schema.neighbors != "replace-one" or schema.row_count != "public":
+                raise ParameterError(
+                    "A question must depend on a column where the number of rows is not public, and this one "
+                    "does not. Add a condition on a column, even one that holds for every row."
+                )
             return cls(law=law, promise=None, scale=0.0, groups=(), group=np.zeros(bound.size, np.int64))
         about = _About(schema.unit, schema.neighbors, _rows_assumed(schema))
         target = privacy if variance is None else _scale_of_variance(variance, bound, law)

@@ -286,7 +286,7 @@ def _draw_panel(table: ResultTable, column: TableColumn, top: float) -> tuple[st
     """Return the shapes of one column, and where they end."""
     cells, texts = table.numbers(column)[:MAX_ROWS], table.texts(column)[:MAX_ROWS]
     labels = [", ".join(map(name, row.key)) for row in table.rows[:MAX_ROWS]]
-    short = [shorten(label, _LONGEST_LABEL) for label in labels] if table.group_by else []
+    short = [_short_label(row.key) for row in table.rows[:MAX_ROWS]] if table.group_by else []
     numbers = [f"{value} ({interval})" if interval else value for value, interval in texts]
     left = _MARGIN + (max(map(_text_width, short)) + 12 if short else 0)
     right = _WIDTH - _MARGIN - max(map(_text_width, numbers)) - 12
@@ -308,6 +308,19 @@ def _draw_panel(table: ResultTable, column: TableColumn, top: float) -> tuple[st
         ink = _INK if is_readable(cell, column) else _GRAY
         parts.append(_label(words, right + 12, middle + 4, ink=ink))
     return "".join(parts), bottom + 18 + _GAP + 12
+
+
+def _short_label(key: Sequence[str]) -> str:
+    """Return the values of a group in at most `_LONGEST_LABEL` characters; the longest are cut first.
+
+    Cutting the end of all of them would leave nothing of the last value, by which groups often differ.
+    """
+    values, room = [name(value) for value in key], _LONGEST_LABEL - 2 * (len(key) - 1)
+    lengths = {}
+    for left, (length, i) in enumerate(sorted((len(value), i) for i, value in enumerate(values))):
+        lengths[i] = min(length, max(2, room // (len(values) - left)))
+        room -= lengths[i]
+    return ", ".join(shorten(value, lengths[i]) for i, value in enumerate(values))
 
 
 def _write_tick(tick: float, table: ResultTable, column: TableColumn) -> str:

@@ -306,7 +306,8 @@ class QueryResult(TabularResult):
         have = "has" if unreadable == 1 else "have"
         noun = "groups" if len(self.columns) == 1 else "numbers"
         which = f"{unreadable} of {len(self.cells)} {noun} {have}" if len(self.cells) > 1 else "There are"
-        return f"{which} too few rows for the noise: nothing can be read from the number."
+        source = "the number" if unreadable == 1 else "them"
+        return f"{which} too few rows for the noise: nothing can be read from {source}."
 
     def table_columns(self) -> tuple[TableColumn, ...]:
         """Return the statistics of each group, in their order."""

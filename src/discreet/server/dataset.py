@@ -295,7 +295,7 @@ class Dataset:
             "title": self.schema.title,
             "description": self.schema.description,
             "n_rows": self.database.n_rows,
-            "columns": len(self.schema.columns),
+            "columns": len(self.schema.released),
             "unit": self.schema.unit,
             "composition": self.accounting.composition,
         }
@@ -339,7 +339,7 @@ class Dataset:
 
     def _count_rows(self) -> None:
         """Have the engine count its rows, the cheapest query of all."""
-        bound, _ = self.database.cost_model.calibrate(Sums("TRUE"), variance=1.0)
+        bound = Sums("TRUE").bind(self.database.cost_model.curation, self.schema.neighbors)
         exact_sums(self.database, bound)
 
     def close(self) -> None:

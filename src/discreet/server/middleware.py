@@ -226,10 +226,12 @@ class ServiceMiddleware:
                 log("unavailable", request_id=request_id, kind=type(error).__name__, reason=str(error))
             if problem.code in ("unauthorized", "forbidden"):
                 await asyncio.sleep(REJECTION_DELAY - (time.monotonic() - started) % REJECTION_DELAY)
-            if isinstance(error, HTTPException) and self.error_page is not None and _is_browser(scope):
-                await self.error_page(scope, problem)(scope, receive, send_with_headers)
-            elif status == 0:
-                await self.send_error(problem, request_id, send_with_headers)
+            if status == 0:
+                page = self._make_error_page(scope, problem)
+                if page is not None:
+                    await page(scope, receive, send_with_headers)
+                else:
+                    await self.send_error(problem, request_id, send_with_headers)
             self.metrics.count_refusal(problem.code)
         route = self.templates.find(scope["path"])
         self.metrics.count_request(route, status)
@@ -238,6 +240,16 @@ class ServiceMiddleware:
             "request", request_id=request_id, method=scope["method"], route=route, status=status,
             who=None if caller is None else caller.name,
         )  # fmt: skip
+
+    def _make_error_page(self, scope: Any, problem: ApiError) -> Any:
+        """Return the response that shows an error to a person; None for programs, or if that fails too."""
+        if self.error_page is None or problem is WRONG_HOST or not _is_browser(scope):
+            return None
+        try:
+            return self.error_page(scope, problem)
+        except Exception as error:  # such as stop switches that cannot be read
+            log_failure(scope["state"]["request_id"], error)
+            return None
 
     def _api_error(self, error: Exception, path: str) -> ApiError:
         """Return the error response for an exception, also for those of routing and of parameters."""

@@ -294,7 +294,7 @@ class OpenIdProvider:
         if not (
             claims["sub"].isascii() and claims["sub"].isprintable() and len(claims["sub"]) <= _MAX_SUBJECT
         ):
-            raise SignInRefused("The subject of the ID token is not one.")
+            raise SignInRefused("The subject of the ID token is too long, or not printable ASCII.")
         return claims
 
     def _find_key(self, algorithm: str, number: Any) -> jwk.Key | None:

@@ -158,8 +158,8 @@ ATTACKS: list[tuple[str, str]] = [
     ("ward = 3", "a value that is not declared for ward"),
     ("owner = 2", "a value that is not declared for owner"),
     ("owner = '1'", "a value that is not declared for owner"),
-    ("ward = ward", "a category compared with something else than a value"),
-    ("ward = age", "a category compared with something else than a value"),
+    ("ward = ward", "a category compared with something other than a value"),
+    ("ward = age", "a category compared with something other than a value"),
     ("'a' = 'a'", "a value in quotes where a number is needed"),
     ("'a' 'b'", "two values side by side"),
     ("age = 'x'", "a value in quotes beside a number"),
@@ -168,8 +168,8 @@ ATTACKS: list[tuple[str, str]] = [
     ("'surgery'", "a value in quotes where a number is needed"),
     ("ward = 'surgery", "a quote that is not closed"),
     ("DATE '2020-01-01'", "a date where a number is needed"),
-    ("admitted + INTERVAL '1' MONTH", "an interval of something else than whole days"),
-    ("EXTRACT(epoch FROM admitted)", "EXTRACT of something else than a part of a date"),
+    ("admitted + INTERVAL '1' MONTH", "an interval of something other than whole days"),
+    ("EXTRACT(epoch FROM admitted)", "EXTRACT of something other than a part of a date"),
     # names
     ("salary", "the unknown column salary"),
     ("person", "the unknown column person"),
@@ -209,7 +209,7 @@ ATTACKS: list[tuple[str, str]] = [
     ("IFNULL(age, 33)", "a replacement of missing cells, IFNULL"),
     ("age IS DISTINCT FROM 3", "a comparison for missing cells, DISTINCT"),
     ("age IS TRUE", "a number or value where a condition is needed"),
-    ("age IS 3", "IS with something else than NULL"),
+    ("age IS 3", "IS with something other than NULL"),
     ("(1 / (age - 33)) IS NULL", "a division by something that could be zero"),
     ("age & 1", "the sign & (bits)"),
     ("age | 1", "the sign | (concatenation, bits)"),
@@ -225,7 +225,7 @@ ATTACKS: list[tuple[str, str]] = [
     ("CASE WHEN age THEN 1 END", "a number or value where a condition is needed"),
     ("NOT age", "a number or value where a condition is needed"),
     ("age AND smoker", "a number or value where a condition is needed"),
-    ("age IN (income)", "a list of something else than values"),
+    ("age IN (income)", "a list of something other than values"),
     ("age IN ()", "IN without values"),
     ("(age, income)", "a list outside IN"),
     ("age AS x", "an alias, AS"),
@@ -440,6 +440,6 @@ def test_no_name_and_no_value_reaches_the_parser(monkeypatch: pytest.MonkeyPatch
 def test_a_keyword_is_not_taken_for_a_name(text: str) -> None:
     with pytest.raises(
         ExpressionRefused,
-        match=r"order that has no meaning|something else than|nothing (after|before)|CASE without END",
+        match=r"order that has no meaning|something other than|nothing (after|before)|CASE without END",
     ):
         parse(text, SCHEMA)

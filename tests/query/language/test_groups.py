@@ -45,7 +45,7 @@ REFUSED = [
     ("admitted, age, score, ward", "more than 1048576 groups"),
     ("ward, ward", "a column to group by that comes twice"),
     ("ward, WARD", "a column to group by that comes twice"),
-    ("ward owner", "something else than columns"),
+    ("ward owner", "something other than columns"),
     ("FLOOR(income)", "an expression to group by with more than 4096 values"),
     ("1", "a constant to group by"),
     ("'surgery'", "a constant to group by"),

@@ -249,12 +249,12 @@ def test_a_histogram_of_an_expression_is_written_and_read_and_named_by_its_canon
         ("'f'", "a constant to group by"),
         ("age / 10, FLOOR(age / 10)", "a column to group by that comes twice"),
         ("age > 30 (1, 2)", "edges of a condition"),
-        ("sex age", "something else than columns and expressions to group by"),
+        ("sex age", "something other than columns and expressions to group by"),
         ("FLOR(age / 10)", "the function FLOR"),
         ("MEDIAN(age)", "an aggregate, MEDIAN"),
         ("income / 12 (2000, 1000)", "cells of an expression that are not rising numbers, fewer than 4096"),
         ("CASE WHEN age < 30 THEN 'x' ELSE 3 END", "a value in quotes where a number is needed"),
-        ("DATE_TRUNC('hour', born)", "DATE_TRUNC to something else than a unit"),
+        ("DATE_TRUNC('hour', born)", "DATE_TRUNC to something other than a unit"),
     ],
 )
 def test_keys_without_public_cells_are_refused(text: str, construct: str) -> None:

@@ -170,7 +170,7 @@ def test_a_sentence_of_parts_is_the_typed_one() -> None:
         (("age, count", None, []), "nothing to compute"),
         (("sum", None, []), "SUM of nothing"),
         (("max(age)", None, []), "There is no MAX"),
-        (("sum(age)", "age", []), "something else than a condition"),
+        (("sum(age)", "age", []), "something other than a condition"),
         (("count", None, ["agee"]), "Unknown column agee. Did you mean age"),
         (("count", None, ['sex", "age']), "a name in double quotes that is not a column"),
         (("count", None, ["sex", "SEX"]), "comes twice"),

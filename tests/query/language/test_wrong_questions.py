@@ -91,7 +91,7 @@ WRONG = {
     "count where age > 40 and < 60": "< after AND. Name the column again: age > 40 AND age < 60.",
     "count where age between 40 to 60": "the word TO. Write age BETWEEN 40 AND 60.",
     "count where age in 40, 50": "IN without a list in parentheses. Write age IN (40, 50).",
-    "count where age is 40": "IS with something else than NULL. Write x IS NULL, or x = 1.",
+    "count where age is 40": "IS with something other than NULL. Write x IS NULL, or x = 1.",
     "count where age > 4 0": (
         "two numbers side by side. Write one number without blanks, or a sign between two."
     ),
@@ -335,3 +335,14 @@ def test_what_stands_out_of_place_is_never_repeated_in_hidden_characters() -> No
         with pytest.raises(ExpressionRefused) as problem:
             parse_query(f"count where age > 40 {sign}", SCHEMA)
         assert sign not in str(problem.value)
+
+
+def test_an_unknown_name_lists_no_more_columns_than_can_be_read() -> None:
+    wide = Schema(columns=[Column(f"q{i}", lower=0, upper=1) for i in range(60)])
+    with pytest.raises(ExpressionRefused, match=r"There are q0, .*, q19 and 40 more\.$"):
+        parse_query("mean(salary)", wide)
+
+
+def test_hints_about_a_category_name_the_column_that_was_typed() -> None:
+    with pytest.raises(ExpressionRefused, match="sex = 'F'"):
+        parse_query("mean(sex)", SCHEMA)

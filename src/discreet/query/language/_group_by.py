@@ -212,7 +212,7 @@ def _rephrase_refusal(refusal: ExpressionRefused) -> ExpressionRefused:
     if not refusal.construct.startswith(("words in an order", "no text", "two values")):
         return refusal
     return ExpressionRefused(
-        "something else than columns and expressions to group by",
+        "something other than columns and expressions to group by",
         "Write them with commas, and of a number where its cells begin: sex, age (30, 45, 60), YEAR(born).",
     )
 

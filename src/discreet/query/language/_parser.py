@@ -360,7 +360,7 @@ class _Parser:
         if any(type(item) is exp.Sub for item in node.expressions):
             raise ExpressionRefused("a difference in a list", "Write age BETWEEN 40 AND 60.")
         if any(not isinstance(item, Constant | Text | Truth) for item in items):
-            raise ExpressionRefused("a list of something else than values", "Write x IN (1, 2).")
+            raise ExpressionRefused("a list of something other than values", "Write x IN (1, 2).")
         if isinstance(part, Category):
             return normal.member(test_levels(part.column, [read_level(part.column, item) for item in items]))
         return normal.junction("OR", [self._compare("=", part, item) for item in items])
@@ -371,7 +371,7 @@ class _Parser:
         if type(node.expression) is exp.Null:
             return is_missing(part)
         if type(node.expression) is not exp.Boolean:
-            raise ExpressionRefused("IS with something else than NULL", "Write x IS NULL, or x = 1.")
+            raise ExpressionRefused("IS with something other than NULL", "Write x IS NULL, or x = 1.")
         condition = as_condition(part)
         return normal.is_true(condition if node.expression.this else normal.opposite(condition))
 

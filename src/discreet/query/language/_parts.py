@@ -135,7 +135,7 @@ def as_date(part: Part) -> Date:
         )
     if not isinstance(part, Text):
         raise ExpressionRefused(
-            "something else than a date where a date is needed",
+            "something other than a date where a date is needed",
             "Name a column of dates, or write DATE '2024-01-31'.",
         )
     try:
@@ -270,7 +270,7 @@ def truncate_date(unit: Part, part: Part) -> Date:
     """Return the first day of a week, month, quarter or year."""
     if not isinstance(unit, Text) or unit.value.lower() not in _UNITS:
         raise ExpressionRefused(
-            "DATE_TRUNC to something else than a unit",
+            "DATE_TRUNC to something other than a unit",
             f"Write {', '.join(map(repr, _UNITS[:-1]))} or {_UNITS[-1]!r} first: "
             "DATE_TRUNC('month', admitted).",
         )
@@ -291,7 +291,7 @@ def round_number(part: Part, digits: Part | None = None) -> Number:
     allowed = range(-_MOST_ROUNDED, _MOST_ROUNDED + 1)
     if not isinstance(digits, Constant) or digits.value not in allowed:
         raise ExpressionRefused(
-            f"ROUND to something else than -{_MOST_ROUNDED} to {_MOST_ROUNDED} digits", "Write ROUND(x, 2)."
+            f"ROUND to something other than -{_MOST_ROUNDED} to {_MOST_ROUNDED} digits", "Write ROUND(x, 2)."
         )
     return normal.round_to_digits(as_number(part), int(digits.value))
 
@@ -368,9 +368,7 @@ def as_number(part: Part) -> Number:
         return normal.indicator(as_condition(part))
     if holds_only(part.column, int):
         return _reference(part.column)
-    raise ExpressionRefused(
-        "a category where a number is needed", "Compare it with its declared values: ward = 'surgery'."
-    )
+    raise ExpressionRefused("a category where a number is needed", _compare(part.column))
 
 
 def as_condition(part: Part) -> Condition:
@@ -429,10 +427,13 @@ def read_level(column: Column, part: Part) -> Level:
         return part.value
     if isinstance(part, Constant) and part.value.denominator == 1:
         return int(part.value)
-    raise ExpressionRefused(
-        "a category compared with something else than a value",
-        "Compare it with its declared values: ward = 'surgery'.",
-    )
+    raise ExpressionRefused("a category compared with something other than a value", _compare(column))
+
+
+def _compare(column: Column) -> str:
+    """Return what to write instead of a category by itself."""
+    value = next((_write_level(level) for level in column.levels if level is not None), "...")
+    return f"Compare it with its declared values: {write_name(column.name)} = {value}."
 
 
 def _code(column: Column, level: Level) -> int:

@@ -43,6 +43,8 @@ def complete(line: str, schema: "Schema", commands: "Sequence[str]" = ()) -> tup
         return start, _select_matching(line[start:], _write_values(column))
     if opened == '"':
         return start, _select_matching(line[start:], [_quote(column.name) for column in schema.released])
+    if tokens and tokens[-1].end == len(line) and tokens[-1].kind in ("name", "value"):
+        return len(line), []  # behind a closed quote no word begins
     if tokens and tokens[-1].end == len(line) and tokens[-1].kind == "word":
         start, before = tokens[-1].start, tokens[:-1]
     typed = line[start:]
@@ -77,7 +79,10 @@ def _complete_word(typed: str, before: "Sequence[Token]", schema: "Schema") -> l
         words = [*AGGREGATES, *words]
     if typed and typed.isupper():
         words = [word.upper() for word in words]
-    return _select_matching(typed, [*dict.fromkeys((*columns, *words))])
+    matching = _select_matching(typed, [*dict.fromkeys((*columns, *words))])
+    # A name that needs quotes is offered to who types it without them, once there is a letter of it.
+    quoted = [one for one in columns if typed and one[0] == '"' and _select_matching(typed, [one[1:]])]
+    return [*quoted, *matching]
 
 
 def _find_open_quote(line: str, tokens: "Sequence[Token]") -> tuple[int, str]:

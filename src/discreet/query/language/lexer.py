@@ -384,7 +384,7 @@ class _Reader:
             return self._interval(tokens[1], third)
         if first == "EXTRACT" and second == "(":
             if third not in DATE_FIELDS or fourth != "FROM":
-                raise ExpressionRefused("EXTRACT of something else than a part of a date", FIELD)
+                raise ExpressionRefused("EXTRACT of something other than a part of a date", FIELD)
             self._put(MARK + third)
             self._put("(")
             return 4
@@ -394,7 +394,7 @@ class _Reader:
         """Append the number of days of an interval, and return how many tokens it has."""
         match = _INTERVAL.fullmatch(length.text.upper())
         if match is None or (match[2] is None and unit not in ("DAY", "DAYS")):
-            raise ExpressionRefused("an interval of something else than whole days", LATER)
+            raise ExpressionRefused("an interval of something other than whole days", LATER)
         self._operand(match[1])
         return 2 if match[2] else 3
 

@@ -460,7 +460,7 @@ def _condition(text: str | None, schema: Schema, typed: bool) -> Expression | No
     where = parse_typed(text, schema, "where", typed=typed)
     if not where.is_condition:
         raise ExpressionRefused(
-            "something else than a condition after WHERE", "Compare it with something: WHERE age > 40."
+            "something other than a condition after WHERE", "Compare it with something: WHERE age > 40."
         )
     # A condition that every row fulfills chooses nothing: the number of rows stays public, if it is.
     return None if where.is_constant and where.lower == 1 else where

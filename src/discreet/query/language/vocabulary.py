@@ -163,6 +163,9 @@ def refused_function(name: str) -> ExpressionRefused:
     return ExpressionRefused(f"the function {_shorten_word(word)}", hint)
 
 
+_MOST_NAMED = 20  # columns that an error lists
+
+
 def refused_word(name: str, columns: Mapping[str, str]) -> ExpressionRefused:
     """Return the error for a word that is neither of the language nor a column.
 
@@ -183,7 +186,11 @@ def refused_word(name: str, columns: Mapping[str, str]) -> ExpressionRefused:
     if word in RESERVED or (word in FUNCTIONS and close is None):
         example = _EXAMPLES.get(word, f"{word}(x)")
         return ExpressionRefused(f"{word} without its argument", f"Write {example}.")
-    hint = f"Did you mean {columns[close]}?" if close else f"There are {', '.join(columns.values())}."
+    written = list(columns.values())
+    more = f" and {len(written) - _MOST_NAMED} more" if len(written) > _MOST_NAMED else ""
+    hint = (
+        f"Did you mean {columns[close]}?" if close else f"There are {', '.join(written[:_MOST_NAMED])}{more}."
+    )
     shown = _shorten_word(name)
     return ExpressionRefused(f"the unknown column {shown}", hint, f"Unknown column {shown}.")
 

@@ -303,7 +303,7 @@ def interval_bar(
                 text,
                 share(place),
                 top + 6,
-                anchor=_flip_anchor(place, anchor),
+                anchor=_flip_anchor(place, anchor, text),
                 class_="tick",
             )
         )
@@ -318,11 +318,12 @@ def interval_bar(
     )  # fmt: skip
 
 
-def _flip_anchor(place: float, anchor: str) -> str:
-    """Return the anchor with which a label stays inside the picture."""
-    if place < 0.2:
+def _flip_anchor(place: float, anchor: str, text: str) -> str:
+    """Return the anchor with which a label stays inside the picture, also on a narrow screen."""
+    needed = max(0.2, 0.022 * len(text))  # of 300 pixels, where a digit takes 6.5
+    if place < needed and anchor == "end":
         return "start"
-    return "end" if place > 0.8 else anchor
+    return "end" if place > 1 - needed and anchor == "start" else anchor
 
 
 _CELL_TICKS = 3
@@ -430,7 +431,8 @@ def spending_steps(
     first, width = times[0], (times[-1] - times[0]) or 1.0
     steps = f"M0 {_STEPS_HEIGHT}"
     for time, (_, amount) in zip(times, points, strict=True):
-        x = 20 + 960 * (time - first) / width if times[-1] > first else 500
+        # The amounts are written to the left of the first step.
+        x = 120 + 860 * (time - first) / width if times[-1] > first else 500
         steps += f"H{coordinate(x)}V{coordinate(_STEPS_HEIGHT * (1 - amount / top))}"
     area = Markup("{}H{}V{}Z").format(steps, _STEPS_WIDTH, _STEPS_HEIGHT)
     inner = tag(

@@ -74,7 +74,7 @@ def check_files(folder: Path, checks: Checks, files: FolderFiles) -> bool:
         elif entry.name == DATA and stat.S_ISDIR(entry.lstat().st_mode):
             plain = _check_parts(folder, wrong) and plain
         elif not stat.S_ISREG(entry.lstat().st_mode):
-            wrong.append(f"{entry.name} is a link or something else than a plain file.")
+            wrong.append(f"{entry.name} is a link or something other than a plain file.")
             plain = False
         elif entry.name not in files.content and entry.lstat().st_size > LARGEST_TEXT:
             wrong.append(f"{entry.name} is larger than any such file of a release.")
@@ -93,7 +93,7 @@ def _check_parts(folder: Path, wrong: list[str]) -> bool:
         wrong.append(str(problem))
         return False
     odd = [name for name in names if not stat.S_ISREG((folder / name).lstat().st_mode)]
-    wrong += [f"{name} is a link or something else than a plain file." for name in odd]
+    wrong += [f"{name} is a link or something other than a plain file." for name in odd]
     return not odd
 
 

@@ -396,7 +396,7 @@ def _field_messages(page_request: PageRequest, error: Exception) -> tuple[dict[s
         return {"sql": FieldMessage(message, problem.hint)}, problem.status
     if problem.message.startswith("sd must be of one count or sum"):
         return {"amount": NO_MARGIN}, problem.status
-    name, shown = field_message(problem, _INPUTS)
+    name, shown = field_message(replace(problem, hint=page_request.hint(problem)), _INPUTS)
     return {"amount" if problem.message.startswith("sd of") else name: shown}, problem.status
 
 

@@ -50,6 +50,9 @@ class CatalogueCard:
     composition: str
 
 
+_STOPPED = "A curator has stopped all questions about this data set. Earlier answers can still be read."
+
+
 def table_notice(dataset: Dataset) -> str:
     """Return what to know before asking a table that did not answer its last check in time, or else ""."""
     if dataset.is_answering:
@@ -149,7 +152,10 @@ def _page(
         What reading the configuration again would change, and whether there is anything to confirm.
     """
     service, caller = page_request.service, page_request.caller
-    notices = {one.name: table_notice(one.dataset) for one in service.visible(caller)}
+    notices = {
+        one.name: _STOPPED if service.access.stop_record(one.name) is not None else table_notice(one.dataset)
+        for one in service.visible(caller)
+    }
     cards = [catalogue_card(entry, notices.get(entry["dataset"], "")) for entry in service.catalogue(caller)]
     return page_request.render(
         "catalogue.html.j2",

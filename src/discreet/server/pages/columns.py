@@ -27,6 +27,7 @@ _TYPES = {
 }
 _MAX_LENGTH = 4000  # characters of a question that are looked at
 _MAX_OPTIONS = 50
+_SHORT = 30  # characters of an example
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,9 @@ def examples(columns: list[SchemaColumnView]) -> dict[str, str]:
     numbers = [column.written for column in columns if column.is_number]
     lists = [column for column in columns if column.levels]
     number = numbers[0] if numbers else "1"
-    where = f"{lists[0].written} = {lists[0].levels[0]}" if lists else f"{number} > 0"
+    conditions = [f"{column.written} = {column.levels[0]}" for column in lists]
+    # The first that a narrow field shows whole.
+    where = next((one for one in conditions if len(one) <= _SHORT), (*conditions, f"{number} > 0")[0])
     sql = f"SELECT COUNT(*) FROM t WHERE {where}"  # noqa: S608 - only shown, never run
     return {"of": number, "where": where, "sql": sql}
 
@@ -95,8 +98,6 @@ def _range(column: Column) -> str:
         other = ", or other" if levels > declared else ""
         return f"one of {formatting.count_noun(declared, 'value')}{other}{gaps}"
     unit = f" {formatting.printable(column.measure)}" if column.measure else ""
-    if column.is_calendar:
-        unit += f"; averages count {column.unit_name} since the first"
     return f"{_end(column.lower)} to {_end(column.upper)}{unit}{gaps}"
 
 

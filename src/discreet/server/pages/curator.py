@@ -81,7 +81,7 @@ class AnalystView:
     charges: str
     spent: str
     left: str
-    bar: Markup
+    bar: Markup | str
     share: str
 
 
@@ -180,7 +180,7 @@ def _analyst(name: str, account: Mapping[str, Any]) -> AnalystView:
         charges=f"{int(account['spent']['charges']):,}",
         spent=format_spending(account),
         left=SHARED_LIMIT if account["left"] is None else format_amounts(account["left"], up=False),
-        bar=account_bar(account),
+        bar="" if share is None else account_bar(account),
         share="" if share is None else f"{format_share(share)} spent",
     )
 

@@ -15,6 +15,7 @@ from discreet.formatting import currency_symbol
 from discreet.noise import Stream
 from discreet.query.intervals import interval_width
 from discreet.query.language import parse
+from discreet.query.language.lexer import write_name
 from discreet.query.language.query import build_query
 from discreet.query.language.writing import write_expression
 
@@ -39,6 +40,7 @@ MODELS = {
 _PREDICTING = ("classifier", "id3", "perceptron")
 PROMISES = {"epsilon": ("pure-dp", "epsilon"), "rho": ("zcdp", "rho"), "mu": ("gaussian-dp", "mu")}
 _KEY = re.compile(r"[0-9a-f]{32}")
+_WITH_THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]*)?")
 _MAX_FIELDS = 100
 _MAX_LENGTH = 20_000  # characters of one field; the query language has a lower limit of its own
 
@@ -175,19 +177,16 @@ class AskForm:
         """Return the part of the request that says what is computed."""
         if self.source == "sql":
             if not self.sql.strip():
-                raise FieldError("sql", "Enter a question.", "SELECT COUNT(*) FROM t")
+                raise FieldError("sql", "Enter a question.", "Such as SELECT COUNT(*) FROM t.")
             return {"kind": "sentence", "text": self.sql}
         if self.verb not in VERBS:
-            raise FieldError("verb", "Choose what to compute.", "How many rows")
+            raise FieldError("verb", "Choose what to compute.", "Such as how many rows.")
         request: dict[str, Any] = {"kind": self.verb}
         if self.verb != "count":
             if not self.of.strip():
-                numbers = [
-                    column.name for column in schema.columns if column.is_number and column.is_released
-                ]
-                raise FieldError(
-                    "of", "Choose a column, or enter an expression.", numbers[0] if numbers else ""
-                )
+                numbers = [write_name(column.name) for column in schema.released if column.is_number]
+                such = f"Such as {numbers[0]}." if numbers else ""
+                raise FieldError("of", "Choose a column, or enter an expression.", such)
             _check("of", self.of, schema, f"{self.verb}({self.of})")
             request["expression"] = self.of
         if self.where.strip():
@@ -253,7 +252,7 @@ class ModelForm:
             A field cannot be read; the first such field is named.
         """
         if self.model not in MODELS:
-            raise FieldError("model", "Choose a model from the list.", "classifier")
+            raise FieldError("model", "Choose a model from the list.", "Such as classifier.")
         request = {
             "kind": self.model,
             "privacy": _promise(self.exact, _positive_number(self.amount)),
@@ -269,7 +268,9 @@ class ModelForm:
             if not part.strip():
                 continue
             if not (name and mark and value):
-                raise FieldError("options", "Write each parameter as name = value.", "n_clusters = 4")
+                raise FieldError(
+                    "options", "Write each parameter as name = value.", "Such as n_clusters = 4."
+                )
             try:
                 parameters[name] = json.loads(value)
             except ValueError:
@@ -280,18 +281,20 @@ class ModelForm:
 def _positive_number(text: str) -> float:
     """Return the number in the field of an amount, or refuse it."""
     try:
-        amount = float(text.strip().replace(",", ""))
+        typed = text.strip()
+        # Other commas are those of people who write 0,01: read without it, that would be 1.
+        amount = float(typed.replace(",", "") if _WITH_THOUSANDS.fullmatch(typed) else typed)
     except ValueError:
         amount = float("nan")
     if not 0 < amount < float("inf"):
-        raise FieldError("amount", "Give a number above 0.", "0.01")
+        raise FieldError("amount", "Give a number above 0.", "With a decimal point, such as 0.01.")
     return amount
 
 
 def _promise(currency: str, amount: float) -> dict[str, Any]:
     """Return the promise of a request that costs an amount of a currency."""
     if currency not in PROMISES:
-        raise FieldError("amount", "Choose what the number means.", "the price, or the margin of error")
+        raise FieldError("amount", "Choose what the number means.", "A price, or a margin of error.")
     kind, name = PROMISES[currency]
     return {"kind": kind, name: amount}
 

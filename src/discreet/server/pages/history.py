@@ -258,8 +258,10 @@ def paid_queries(entries: Sequence[Mapping[str, Any]]) -> list[PaidQuery]:
     """
     found: list[PaidQuery] = []
     for entry in reversed(entries):
+        words = question_words(entry["asked"], entry["what"])
         paid = PaidQuery(
-            question=question_words(entry["asked"], entry["what"]),
+            # Kinds of sums that only learners and programs ask for.
+            question=words if words != entry["what"] else f"for a model or program: {words}",
             receipts=(entry["receipt"],),
             cost=tuple(entry["cost"]),
             when=entry["when"],

@@ -142,6 +142,7 @@ _TITLES = {
     "stopped": "All questions are stopped",
     "busy": "The service is busy",
     "rate-limited": "Too many requests",
+    "failed": "Something went wrong",
     "work-limited": "No computing time left for this hour",
 }
 
@@ -251,10 +252,15 @@ class PageRequest:
             status=problem.status,
             title=_TITLES.get(problem.code, "That did not work"),
             message=problem.message,
-            hint=problem.hint,
+            hint=self.hint(problem),
         )
         page.headers.update(problem.headers)
         return page
+
+    def hint(self, problem: ApiError) -> str:
+        """Return the hint of an error; a page has no field with the id of the request, so that it says it."""
+        request_id = self.http.state.request_id
+        return problem.hint.replace("the request_id", f"the request id {request_id}")
 
     def _layout(self) -> PageLayout:
         """Return the layout for the caller, without links where there is no session."""

@@ -64,7 +64,7 @@ class AllocationLine:
     limit: str
     spent: str
     left: str
-    bar: Markup
+    bar: Markup | str
     share: str
 
 
@@ -96,7 +96,7 @@ def allocation_line(account: Mapping[str, Any], among: str) -> AllocationLine:
         limit=SHARED_LIMIT if limit is None else describe_promise(limit),
         spent=format_spending(account),
         left="what is left for all" if account["left"] is None else format_amounts(account["left"], up=False),
-        bar=account_bar(account),
+        bar="" if share is None else account_bar(account),
         share="" if share is None else f"{format_share(share)} spent",
     )
 
@@ -232,7 +232,9 @@ def _limit(page_request: PageRequest, text: str) -> Any:
     except ValueError:
         amount = float("nan")
     if not 0 < amount < float("inf"):
-        raise _invalid("A limit must be a number above 0.", "Or leave it empty.")
+        raise _invalid(
+            "A limit must be a number above 0.", "Write it with a decimal point, or leave it empty."
+        )
     name, _, rest = _limit_kind(page_request)
     return Limit(**{name: amount, **rest}).promise(page_request.target.dataset.schema)
 

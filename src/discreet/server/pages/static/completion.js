@@ -11,6 +11,9 @@
   status.setAttribute("role", "status");
   form.append(status);
 
+  // A name that needs quotes is found without them, too.
+  const plain = (text) => text.replace(/^"/, "").toLowerCase();
+
   for (const [name, before] of Object.entries(BEFORE)) attach(form.elements[name], before);
 
   function attach(field, before) {
@@ -39,7 +42,6 @@
       [...list.children].forEach((option, i) => option.setAttribute("aria-selected", String(i === index)));
       if (index < 0) { field.removeAttribute("aria-activedescendant"); return; }
       field.setAttribute("aria-activedescendant", list.children[index].id);
-      list.children[index].scrollIntoView({ block: "nearest" });
     };
 
     const accept = (index) => {
@@ -55,7 +57,7 @@
       const typed = field.value.slice(start, field.selectionStart);
       // Behind a number there is nothing to complete.
       const fitting = !typed && /\d/.test(field.value.charAt(start - 1)) ? []
-        : options.filter((one) => one.toLowerCase().startsWith(typed.toLowerCase()) && one !== typed).slice(0, 12);
+        : options.filter((one) => plain(one).startsWith(plain(typed)) && one !== typed).slice(0, 10);
       list.replaceChildren(...fitting.map((text, i) => {
         const option = document.createElement("li");
         option.id = `${list.id}-${i}`;
@@ -73,7 +75,7 @@
 
     async function suggest() {
       const text = field.value.slice(0, field.selectionStart);
-      if (fetched && text.startsWith(fetched.text) && /^[\w'"]*$/.test(text.slice(fetched.text.length))) {
+      if (fetched && text.startsWith(fetched.text) && /^[\p{L}\p{N}_'"]*$/u.test(text.slice(fetched.text.length))) {
         start = fetched.start;
         show(fetched.options);
         return;
@@ -96,7 +98,7 @@
     field.addEventListener("input", (event) => {
       close();
       const last = field.value.slice(0, field.selectionStart).slice(-1);
-      if (event.isTrusted && /[\w'"=(,]/.test(last)) timer = setTimeout(suggest, 120);
+      if (event.isTrusted && /[\p{L}\p{N}_'"=(,]/u.test(last)) timer = setTimeout(suggest, 120);
     });
     field.addEventListener("blur", close);
     field.addEventListener("keydown", (event) => {
