@@ -191,19 +191,39 @@ def _check_tls(tls: Tls) -> None:
         ) from None
 
 
+def find_ledger(config: Config, entry: DatasetConfig) -> bool:
+    """Return whether the ledger of a data set is there, and refuse one that was lost.
+
+    Parameters
+    ----------
+    config : Config
+        Configuration of the service, which names the audit log.
+    entry : DatasetConfig
+        Data set of which the ledger is looked for.
+
+    Raises
+    ------
+    LedgerTampered
+        There is none, and the log names a row of it: an empty one must not take its place.
+    """
+    if Ledger.identity_at(entry.ledger) is not None:
+        return True
+    audit_log = ServiceLog(config.audit_log)
+    position = audit_log.last_position(entry.name)
+    if position is None:
+        return False
+    shown = repr(entry.ledger) if _is_file(entry.ledger) else "in PostgreSQL"
+    raise LedgerTampered(
+        f"ledger {shown} must be there, since the audit log {str(audit_log.path)!r} says "
+        f"that its row {position.row} paid for an answer, and is not. Put the newest backup in its "
+        "place with `discreet service restore`; if there is none, move the log away only after "
+        "lowering the limit by what was lost."
+    )
+
+
 def _check_ledger(config: Config, entry: DatasetConfig, schema: Schema) -> None:
     """Refuse a ledger that is missing, is another one or has other limits, before a new one is created."""
-    audit_log = ServiceLog(config.audit_log)
-    if Ledger.identity_at(entry.ledger) is None:
-        position = audit_log.last_position(entry.name)
-        if position is not None:
-            shown = repr(entry.ledger) if _is_file(entry.ledger) else "in PostgreSQL"
-            raise LedgerTampered(
-                f"ledger {shown} must be there, since the audit log {str(audit_log.path)!r} says "
-                f"that its row {position.row} paid for an answer, and is not. Put the newest backup in its "
-                "place with `discreet service restore`; if there is none, move the log away only after "
-                "lowering the limit by what was lost."
-            )
+    if not find_ledger(config, entry):
         recognize_table(entry, schema).require(new_ledger=entry.new_ledger)
         return
     limits = ledger_limits(entry, schema)
@@ -218,5 +238,5 @@ def _check_ledger(config: Config, entry: DatasetConfig, schema: Schema) -> None:
             "write what the ledger was made with.)"
         ) from None
     with closing(ledger):
-        audit_log.compare(entry.name, ledger)
+        ServiceLog(config.audit_log).compare(entry.name, ledger)
     recognize_table(entry, schema).require(new_ledger=entry.new_ledger)
