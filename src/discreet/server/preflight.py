@@ -233,7 +233,8 @@ def _check_ledger(config: Config, entry: DatasetConfig, schema: Schema) -> None:
     except (LedgerUnavailable, LedgerTampered):
         raise
     except LedgerError as problem:
-        raise LedgerError(
+        # A mistake in the configuration: to ask again later, as when a ledger is away, does not help.
+        raise ParameterError(
             f"{problem} (That is ledger, limit, analyst_limit, rule and order of datasets.{entry.name}: "
             "write what the ledger was made with.)"
         ) from None
