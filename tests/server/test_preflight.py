@@ -140,6 +140,13 @@ def test_a_check_finds_a_folder_for_kept_copies_that_cannot_be_used(
 
 
 @pytest.mark.filterwarnings("error")
+def test_a_check_warns_of_a_port_that_is_open_past_the_proxy(tmp_path: Path) -> None:
+    proxied = {"behind_proxy": True, "address": "https://data.example.org"}
+    with pytest.warns(DiscreetWarning, match=r"listen .* is 0\.0\.0\.0:8000.*past the proxy"):
+        check(configured(tmp_path, listen="0.0.0.0:8000", **proxied))
+    check(configured(tmp_path, listen="127.0.0.1:8000", **proxied))
+
+
 def test_a_check_loads_certificate_and_key_and_asks_nobody_for_a_passphrase(tmp_path: Path) -> None:
     certificate(tmp_path, "ours")
     certificate(tmp_path, "other")

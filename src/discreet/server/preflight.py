@@ -60,6 +60,7 @@ def check(path: str | os.PathLike[str]) -> Config:
     _check_open_files(config)
     for store in read_formats(config):
         check_format(store.key, store.address, store.written, store.known)
+    _check_proxy(config)
     if config.tls is not None:
         _check_tls(config.tls)
     if config.sign_in is not None:
@@ -167,6 +168,18 @@ def _check_open_files(config: Config) -> None:
             f"limits.connections of the configuration is {connections}, and this user may open {permitted} "
             f"files in one process, half of them for connections: {permitted // 2} will be used. Raise the "
             "limit (LimitNOFILE of systemd, ulimits of a container), or lower limits.connections.",
+            DiscreetWarning,
+            stacklevel=2,
+        )
+
+
+def _check_proxy(config: Config) -> None:
+    """Warn of a service that others can reach past the proxy that encrypts for it."""
+    if config.behind_proxy and not config.loopback:
+        warnings.warn(
+            f"listen of the configuration is {config.listen}, and behind_proxy says that a proxy encrypts: "
+            "whoever reaches this port past the proxy sends tokens in plain text, and no limit by address "
+            "holds. Listen on 127.0.0.1, or see to it that only the proxy reaches the port.",
             DiscreetWarning,
             stacklevel=2,
         )
