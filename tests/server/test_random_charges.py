@@ -12,6 +12,7 @@ import threading
 from collections import defaultdict
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -130,9 +131,9 @@ class Office:
 
     def run(self, seed: int, asking: int) -> None:
         """Have everybody act at once, and wait for all."""
-        acts = [lambda s=seed * 100 + n: self.ask(random.Random(s), asking) for n in range(5)]
-        acts += [lambda: self.change_limits(random.Random(seed), asking)]
-        acts += [lambda: self.change_datasets(asking // 8)]
+        acts = [partial(self.ask, random.Random(seed * 100 + number), asking) for number in range(5)]
+        acts.append(partial(self.change_limits, random.Random(seed), asking))
+        acts.append(partial(self.change_datasets, asking // 8))
         threads = [threading.Thread(target=self._guard, args=(act,)) for act in acts]
         for thread in threads:
             thread.start()
