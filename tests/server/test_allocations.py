@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,10 +17,13 @@ from discreet.privacy import GaussianDP
 from discreet.server.access import AccessStore
 from discreet.server.config import Config
 from discreet.server.dataset import load_schema, open_ledger
-from tests.server.conftest import configured, lines_of
+from tests.cli.run import discreet
+from tests.server.conftest import SCHEMA, configured, lines_of
 from tests.server.markup import Visitor
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import httpx
 
     from tests.server.conftest import RunningService
@@ -252,3 +256,25 @@ def test_the_command_line_changes_limits_and_groups(service: RunningService) -> 
     with open_ledger(entry, load_schema(entry)) as ledger:
         assert ledger.groups() == {"office": []}
         ledger.check()
+
+
+def test_a_limit_at_one_of_several_data_sets_about_the_same_people_says_that_it_counts_for_all(
+    tmp_path: Path,
+) -> None:
+    table = {"table": "town.csv", "schema": "plain.schema.yaml"}
+    configured(
+        tmp_path,
+        people={"residents": {"ledger": "residents.ledger", "limit": {"rho": 10.0}}},
+        datasets={
+            "north": table | {"people": "residents"},
+            "south": table | {"people": "residents"},
+            "west": table | {"ledger": "west.ledger", "limit": {"rho": 1}},
+        },
+    )
+    (tmp_path / "plain.schema.yaml").write_text(replace(SCHEMA, dataset=None).to_yaml())
+    limited = discreet("token", "limit", "ana", "--rho", "1", "--dataset", "north", cwd=tmp_path)
+    assert limited.out == "ana: rho = 1 (replace-one, person) at north, south.\n", limited.err
+    grouped = discreet("token", "group", "ana", "office", "--dataset", "south", cwd=tmp_path)
+    assert grouped.out == "ana: in the group office at north, south.\n", grouped.err
+    alone = discreet("token", "limit", "ana", "--rho", "1", "--dataset", "west", cwd=tmp_path)
+    assert alone.out == "ana: rho = 1 (replace-one, person) at west.\n", alone.err

@@ -18,6 +18,7 @@ from discreet.cli.main import build_app
 from discreet.errors import DiscreetError, LedgerError, LedgerTampered, ParameterError, SourceError
 from discreet.ledger import Ledger
 from discreet.ledger.audit_log import AuditLog
+from discreet.ledger.log_verification import log_identity
 from discreet.server import access_database, upgrade
 from discreet.server.access import AccessStore
 from discreet.server.audit_log import ServiceLog
@@ -27,6 +28,7 @@ from discreet.server.jobs import JobStore
 from discreet.server.restore import restore_service
 from discreet.server.sign_in import Identity, SignInConfig
 from discreet.server.upgrade import read_formats, upgrade_stores
+from tests.cli.run import discreet
 from tests.server.conftest import SCHEMA, RunningService, configured, running
 
 if TYPE_CHECKING:
@@ -239,6 +241,67 @@ def test_a_ledger_for_which_the_log_knows_a_later_answer_is_not_restored(
     with pytest.raises(LedgerTampered, match="must hold row"):
         restore_service(tmp_path / "copy", config, by="test")
     assert not (path.parent / "live" / "west.ledger").exists()
+
+
+def test_a_lost_log_of_which_a_ledger_knows_a_later_line_is_refused_before_anything_is_written(
+    asked: tuple[RunningService, Path], prepared: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    service, path = asked
+    back_up_service(path, tmp_path / "copy")
+    assert ask(service, "west", 2) == 200
+    service.whole.close()
+    config = Config.load(path)
+    for address in (str(config.audit_log), config.access, config.datasets["north"].ledger):
+        forget(address)
+    left = sorted(file.name for file in (path.parent / "live").iterdir())
+    with pytest.raises(LedgerTampered, match=r"knows a later line.*audit-log begin"):
+        restore_service(tmp_path / "copy", config, by="test")
+    assert sorted(file.name for file in (path.parent / "live").iterdir()) == left
+    assert access_database.read_format(config.access) is None
+    # The way out that the message names, which makes no empty ledger in place of the lost one.
+    done = discreet("audit-log", "begin", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert Ledger.identity_at(config.datasets["north"].ledger) is None
+    restored = restore_service(tmp_path / "copy", config, by="test")
+    assert (restored.log, restored.access) == (False, True)
+    assert restored.ledgers["west"] == 0 < restored.ledgers["north"]
+    with running(path.parent, service.tokens, **prepared[1]) as again:
+        assert [ask(again, name, 1) for name in ("north", "south", "west")] == [200] * 3
+        assert discreet("audit-log", "check", cwd=tmp_path).code == 0
+
+
+def test_another_log_is_not_taken_for_one_that_was_begun_anew(
+    asked: tuple[RunningService, Path], tmp_path: Path
+) -> None:
+    service, path = asked
+    back_up_service(path, tmp_path / "copy")
+    service.whole.close()
+    config = Config.load(path)
+    forget(str(config.audit_log))
+    with closing(ServiceLog(config.audit_log)) as log:
+        # Nobody asked for it: no ledger has its line.
+        log.write("begin", who="eve", others=[log_identity(tmp_path / "copy" / "audit.jsonl")])
+    with pytest.raises(LedgerTampered, match="this is another log"):
+        restore_service(tmp_path / "copy", config, by="test")
+
+
+def test_no_command_makes_an_empty_ledger_in_place_of_a_lost_one(
+    copied: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "service"
+    shutil.copytree(copied[0].parent, folder)
+    ledger = Path(Config.load(folder / "config.yaml").datasets["town"].ledger)
+    forget(str(ledger))
+    for words in (
+        ("token", "limit", "ana", "--rho", "0.1"),
+        ("token", "group", "ana", "office"),
+        ("token", "create", "dora", "--rho", "0.1"),
+        ("audit-log", "check"),
+        ("audit-log", "rotate"),
+    ):
+        done = discreet(*words, cwd=folder)
+        assert (done.code, "service restore" in done.err) == (1, True), (words, done.err)
+        assert not ledger.exists()
 
 
 def test_what_was_revoked_after_the_backup_is_revoked_again(

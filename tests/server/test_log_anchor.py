@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from discreet.errors import LedgerError, LedgerTampered, LedgerUnavailable, ParameterError, SourceError
+from discreet.errors import (
+    LedgerError,
+    LedgerTampered,
+    LedgerUnavailable,
+    ParameterError,
+    SourceError,
+)
 from discreet.ledger import Ledger, log_verification
 from discreet.ledger.records import LogAnchor
 from discreet.privacy.promises import PureDP
@@ -528,6 +534,17 @@ def test_no_command_begins_another_log_beside_the_anchored_one(
     kept.rename(path)
     assert discreet("token", words[0], "dora", *words[2:], cwd=tmp_path).code == 0
     Service(Config.load(config)).close()
+
+
+@pytest.mark.filterwarnings("always::discreet.errors.DiscreetWarning")
+def test_a_log_that_begins_beside_tokens_of_another_one_is_said(tmp_path: Path, path: Path) -> None:
+    configured(tmp_path)
+    assert discreet("token", "create", "carl", cwd=tmp_path).err == ""
+    configured(tmp_path, audit_log="other.jsonl")
+    done = discreet("token", "create", "dora", cwd=tmp_path)
+    assert (done.code, done.out.startswith("dsc_")) == (0, True)
+    assert "other.jsonl' of the configuration is not there, though tokens were made before" in done.err
+    assert discreet("token", "create", "eve", cwd=tmp_path).err == ""
 
 
 @pytest.mark.slow

@@ -478,6 +478,8 @@ def test_tables_about_the_same_people_share_one_limit_and_nothing_else(tmp_path:
         village = html.unescape(browser.get("/datasets/village").text).replace("\u00a0", " ")
         assert "<dd>ρ = 0.5 spent by all analysts; no limit of its own</dd>" in village
         assert "The shared limit" not in amounts
+        limits = re.sub("<.*?>", "", signed_in(service, "cura").get("/datasets/town/curator/people").text)
+        assert "They count at all data sets about residents together" in limits
         # The curator of the town sees what was spent, and nothing of who asked the village what.
         overview = service.client("cura").get("/v1/datasets/town/curator/overview").json()
         assert "village" not in json.dumps(overview)

@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from discreet.server.api.openapi import openapi_document
 from tests.server.conftest import running
+from tests.server.made_up import SETTINGS, STOP, make_up_requests
 
-if TYPE_CHECKING:
-    from tests.server.conftest import RunningService
-
-# A request may fit the document and still be refused: for its budget, or for an unknown column.
-_NOT_ASKED = "positive_data_acceptance"
-
-
-def requests_made_up(service: RunningService, who: str, folder: Path, examples: int, *more: str) -> int:
-    """Let schemathesis loose on a service, under somebody's token; return how many requests it made."""
-    program = Path(sys.executable).with_name("schemathesis")
-    done = subprocess.run(
-        [str(program), "run", f"{service.url}/openapi.json", "--no-color", "--generation-deterministic",
-         "-H", f"Authorization: Bearer {service.tokens[who]}", "--exclude-checks", _NOT_ASKED,
-         "--phases", "coverage,fuzzing", "--max-examples", str(examples),
-         "--suppress-health-check", "all", *more],
-        capture_output=True, text=True, cwd=folder, check=False, env={**os.environ, "COLUMNS": "200"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-6000:]
-    return int(re.findall(r"(\d+) generated", done.stdout)[0])
+_RECORD = Path(__file__).parents[2] / "benchmarks" / "results" / "made_up_requests.json"
 
 
 def test_components_have_the_names_of_their_models_in_every_generated_client() -> None:
     schemas = openapi_document()["components"]["schemas"]
     assert {"TextQueryRequest", "PureDPRequest", "PosteriorOddsRequest", "NumericGroup"} <= schemas.keys()
     assert {name for name, schema in schemas.items() if schema.get("title", name) != name} == set()
+
+
+def test_the_full_run_covers_every_operation_and_reaches_what_it_asks_for() -> None:
+    record = json.loads(_RECORD.read_text(encoding="utf-8"))
+    document = openapi_document()["paths"]
+    operations = {(method, path) for path in document for method in document[path]}
+    for who in ("ana", "cura"):
+        runs = {(run["method"], run["path"]): run for run in record["callers"][who]}
+        # After a change of the routes: `python -m benchmarks.made_up_requests --paths PATH...`
+        assert runs.keys() == operations
+        assert all(run["passed"] for run in runs.values())
+        for (_, path), run in runs.items():
+            for_curators = who == "ana" and "/curator/" in path
+            assert run["examples"] == (150 if for_curators else 1500)
+            refused = for_curators or path in ("/metrics", "/v1/reload")
+            reached = {"403"} if refused else {"200", "202"}
+            assert reached & run["statuses"].keys(), path
 
 
 @pytest.mark.slow
@@ -54,13 +50,16 @@ def test_requests_made_up_from_the_document_find_no_gap(
     tmp_path: Path, who: str, examples: int, least: int
 ) -> None:
     # A curator's requests would turn the stop switch, and then nothing more would be found.
-    only = () if who == "ana" else ("--exclude-path", "/v1/datasets/{dataset}/curator/stop")
-    with running(tmp_path) as service:
-        made = requests_made_up(service, who, tmp_path, examples, *only)
+    only = () if who == "ana" else ("--exclude-name", f"{STOP[0].upper()} {STOP[1]}")
+    with running(tmp_path, **SETTINGS) as service:
+        made, answers = make_up_requests(service, who, tmp_path, examples, *only)
         assert made >= least
+        for method, path in (("post", "query"), ("get", "jobs/{job}"), ("delete", "saved/{question}")):
+            assert answers[method, f"/v1/datasets/{{dataset}}/{path}", 200] > 0
         service.backend.check()
         paid = service.backend.dataset.ledger.entries()
         answered = [
             line for line in service.backend.audit_log.last("answer", "town", 10**6) if not line["cached"]
         ]
-        assert {row[1] for line in answered for row in line["rows"]} == {entry.receipt.seq for entry in paid}
+        rows = {row[1] for line in answered for row in line["rows"]}
+        assert rows == {entry.receipt.seq for entry in paid}

@@ -22,7 +22,6 @@ from cryptography.x509.oid import NameOID
 from discreet.errors import (
     DataError,
     DiscreetWarning,
-    LedgerError,
     LedgerTampered,
     ParameterError,
     SchemaError,
@@ -141,6 +140,13 @@ def test_a_check_finds_a_folder_for_kept_copies_that_cannot_be_used(
 
 
 @pytest.mark.filterwarnings("error")
+def test_a_check_warns_of_a_port_that_is_open_past_the_proxy(tmp_path: Path) -> None:
+    proxied = {"behind_proxy": True, "address": "https://data.example.org"}
+    with pytest.warns(DiscreetWarning, match=r"listen .* is 0\.0\.0\.0:8000.*past the proxy"):
+        check(configured(tmp_path, listen="0.0.0.0:8000", **proxied))
+    check(configured(tmp_path, listen="127.0.0.1:8000", **proxied))
+
+
 def test_a_check_loads_certificate_and_key_and_asks_nobody_for_a_passphrase(tmp_path: Path) -> None:
     certificate(tmp_path, "ours")
     certificate(tmp_path, "other")
@@ -165,10 +171,10 @@ def test_a_check_compares_a_ledger_that_exists_and_changes_nothing(tmp_path: Pat
     before = files(tmp_path)
     check(configured(tmp_path))
     with pytest.raises(
-        LedgerError, match=r"limit .* fixed when the ledger was made.*limit, analyst_limit, rule and"
+        ParameterError, match=r"limit .* fixed when the ledger was made.*limit, analyst_limit, rule and"
     ):
         check(configured(tmp_path, limit={"rho": 11.0}))
-    with pytest.raises(LedgerError, match=r"owner_limit .* fixed when the ledger was made"):
+    with pytest.raises(ParameterError, match=r"owner_limit .* fixed when the ledger was made"):
         check(configured(tmp_path, analyst_limit={"rho": 4.0}))
     assert {name: content for name, content in files(tmp_path).items() if name in before} == before
 
@@ -284,7 +290,7 @@ def test_a_check_compares_a_ledger_in_postgresql_and_makes_none(tmp_path: Path, 
     with running(tmp_path, **changed):
         pass
     check(path)
-    with pytest.raises(LedgerError, match="write what the ledger was made with"):
+    with pytest.raises(ParameterError, match="write what the ledger was made with"):
         check(configured(tmp_path, **changed, limit={"rho": 9.0}))
     import psycopg
 

@@ -199,20 +199,20 @@ def test_a_url_must_name_one_table(tail: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "told"),
     [
-        {"@127.0.0.1": "@127.0.0.1:1?"},
-        {PASSWORD: "wrong-" + PASSWORD},
-        {USER: "nobody-" + USER},
-        {"/test_": "/no_such_"},
-        {"?table=t": "?table=absent"},
-        {"?table=t": "?table=absent.t"},
-        {"?table=t": "?nonsense=1&table=t"},
+        ({"@127.0.0.1": "@127.0.0.1:1?"}, "or no server answers"),
+        ({PASSWORD: "wrong-" + PASSWORD}, "the server there does not"),
+        ({USER: "nobody-" + USER}, "the server there does not"),
+        ({"/test_": "/no_such_"}, "the server there does not"),
+        ({"?table=t": "?table=absent"}, "does not exist"),
+        ({"?table=t": "?table=absent.t"}, ""),
+        ({"?table=t": "?nonsense=1&table=t"}, "or no server answers"),
     ],
 )
 @pytest.mark.parametrize("verb", ["read", "write"])
 def test_what_goes_wrong_is_told_without_user_or_password(
-    postgres_url: str, change: Mapping[str, str], verb: str
+    postgres_url: str, change: Mapping[str, str], told: str, verb: str
 ) -> None:
     url = f"{postgres_url}?table=t"
     for old, new in change.items():
@@ -229,6 +229,7 @@ def test_what_goes_wrong_is_told_without_user_or_password(
     assert PASSWORD not in said
     assert USER not in said
     assert "The table" in said
+    assert told in said
 
 
 def test_a_lack_of_rights_is_named(postgres_url: str) -> None:

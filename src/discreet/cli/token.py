@@ -1,5 +1,6 @@
 """``discreet token``: make, list, replace and revoke the tokens of a service."""
 
+import warnings
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -54,6 +55,13 @@ DatasetOption = Annotated[
         help="Data set that is granted; '*' for all, also later ones. Not needed where there is only one.",
     ),
 ]
+ChargedOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset",
+        help="Data set it counts for, with those that share its ledger. Not needed if there is only one.",
+    ),
+]
 RoleOption = Annotated[Role, typer.Option(help="Role that is granted; an operator has every data set.")]
 _DEFAULT = Path("config.yaml")
 
@@ -90,7 +98,7 @@ def create(
 def limit(
     name: Annotated[str, typer.Argument(help="Name of the bearer, or of the group with --group.")],
     config: ConfigFile = _DEFAULT,
-    dataset: DatasetOption = None,
+    dataset: ChargedOption = None,
     group: Annotated[
         bool, typer.Option("--group", help="Set the limit of a group, which its members share.")
     ] = False,
@@ -110,9 +118,8 @@ def limit(
     with _open_allocations(settings, entry) as allocations:
         promise = _limit(settings, entry.name, numbers)
         allocations.set_limit(operator_name(), "group" if group else "analyst", name, promise)
-    write_out(
-        f"{name}: {'only the limit of the data set' if promise is None else promise} at {entry.name}.\n"
-    )
+    limited = "only the limit of the data set" if promise is None else promise
+    write_out(f"{name}: {limited} at {_list_charged(settings, entry)}.\n")
 
 
 @app.command()
@@ -122,14 +129,15 @@ def group(
         str | None, typer.Argument(help="Name of the group; leave it out to leave the group.")
     ] = None,
     config: ConfigFile = _DEFAULT,
-    dataset: DatasetOption = None,
+    dataset: ChargedOption = None,
 ) -> None:
     """Put a name into a group. It leaves the one it is in; what it spends from then on counts there too."""
     settings = load_config(config)
     entry = _entry(settings, _dataset(settings, dataset, "analyst"))
     with _open_allocations(settings, entry) as allocations:
         allocations.set_group(operator_name(), name, group)
-    write_out(f"{name}: {'in no group' if group is None else f'in the group {group}'} at {entry.name}.\n")
+    membership = "in no group" if group is None else f"in the group {group}"
+    write_out(f"{name}: {membership} at {_list_charged(settings, entry)}.\n")
 
 
 @app.command(name="list")
@@ -224,6 +232,13 @@ def _dataset(settings: "Config", named: str | None, role: Role) -> str:
     return EVERY if named == EVERY else _entry(settings, named).name
 
 
+def _list_charged(settings: "Config", entry: "DatasetConfig") -> str:
+    """Return the names of data sets where a limit or a group counts: all that share a ledger."""
+    from discreet.formatting import list_names
+
+    return list_names([name for name, one in settings.datasets.items() if one.ledger == entry.ledger])
+
+
 def _entry(settings: "Config", named: str | None) -> "DatasetConfig":
     """Return the entry of a data set in the configuration."""
     from discreet.errors import ParameterError
@@ -255,6 +270,7 @@ def _open_tokens(config: Path) -> "Iterator[tuple[TokenAdmin, Config]]":
         if not log.find_files():
             # The first line would begin another log, which the next start of the service would refuse.
             _require_no_other_log(settings, log)
+            _warn_of_other_log(settings, log, access)
         yield TokenAdmin(access, log, partial(_keep_limits, settings)), settings
 
 
@@ -267,6 +283,20 @@ def _require_no_other_log(settings: "Config", log: "ServiceLog") -> None:
         if Ledger.identity_at(entry.ledger) is not None:
             with open_ledger(entry, load_schema(entry)) as ledger:
                 log.compare(name, ledger)
+
+
+def _warn_of_other_log(settings: "Config", log: "ServiceLog", access: "AccessStore") -> None:
+    """Say that a log begins though tokens were made before, which are in another one."""
+    from discreet.errors import DiscreetWarning
+
+    if access.tokens():
+        warnings.warn(
+            f"audit_log {str(log.path)!r} of the configuration is not there, though tokens were made before: "
+            "the lines about them are in another log, and the next change begins a new one. If the "
+            "configuration names the wrong place, put that right before the service starts.",
+            DiscreetWarning,
+            stacklevel=2,
+        )
 
 
 def load_config(config: Path) -> "Config":
@@ -284,13 +314,15 @@ def load_config(config: Path) -> "Config":
 
 @contextmanager
 def open_ledgers(settings: "Config") -> "Iterator[dict[str, Ledger]]":
-    """Open the ledgers of all data sets of a service, and yield them by name."""
+    """Open the ledgers of a service that are there, and yield them by name; none is created."""
     from discreet.server.dataset import load_schema, open_ledger
+    from discreet.server.preflight import find_ledger
 
     with ExitStack() as stack:
         yield {
             name: stack.enter_context(open_ledger(entry, load_schema(entry)))
             for name, entry in settings.datasets.items()
+            if find_ledger(settings, entry)
         }
 
 
@@ -312,7 +344,9 @@ def _open_allocations(settings: "Config", entry: "DatasetConfig") -> "Iterator[A
     from discreet.server.allocations import Allocations
     from discreet.server.audit_log import ServiceLog
     from discreet.server.dataset import load_schema, open_ledger
+    from discreet.server.preflight import find_ledger
 
+    find_ledger(settings, entry)  # a lost one is refused here; one that was never there is created
     with open_ledger(entry, load_schema(entry)) as ledger, closing(ServiceLog(settings.audit_log)) as log:
         if not log.find_files():
             log.compare(entry.name, ledger)  # as above

@@ -69,7 +69,7 @@ class Accounting:
         self, ledger: Ledger, database: Database, *, pooled: bool, people: str | None = None
     ) -> None:
         """Keep references to ledger and database, and say what the limit counts."""
-        self._people = people
+        self.people = people
         self.composition = _ALONE if people is None else _SHARED.format(people)
         self._ledger = ledger
         self._database = database
@@ -153,7 +153,7 @@ class Accounting:
             return None
         assert account.caps is not None
         return {
-            "name": self._people,
+            "name": self.people,
             "limit": account.caps.limit.to_dict(),
             "spent": spent_amounts(account.spent, pooled=self._pooled),
             "left": account.left,

@@ -60,6 +60,7 @@ def check(path: str | os.PathLike[str]) -> Config:
     _check_open_files(config)
     for store in read_formats(config):
         check_format(store.key, store.address, store.written, store.known)
+    _check_proxy(config)
     if config.tls is not None:
         _check_tls(config.tls)
     if config.sign_in is not None:
@@ -172,6 +173,18 @@ def _check_open_files(config: Config) -> None:
         )
 
 
+def _check_proxy(config: Config) -> None:
+    """Warn of a service that others can reach past the proxy that encrypts for it."""
+    if config.behind_proxy and not config.loopback:
+        warnings.warn(
+            f"listen of the configuration is {config.listen}, and behind_proxy says that a proxy encrypts: "
+            "whoever reaches this port past the proxy sends tokens in plain text, and no limit by address "
+            "holds. Listen on 127.0.0.1, or see to it that only the proxy reaches the port.",
+            DiscreetWarning,
+            stacklevel=2,
+        )
+
+
 def _check_tls(tls: Tls) -> None:
     """Refuse a certificate and key that cannot be read or do not belong together."""
     for key, path in (("certificate", tls.certificate), ("key", tls.key)):
@@ -191,19 +204,39 @@ def _check_tls(tls: Tls) -> None:
         ) from None
 
 
+def find_ledger(config: Config, entry: DatasetConfig) -> bool:
+    """Return whether the ledger of a data set is there, and refuse one that was lost.
+
+    Parameters
+    ----------
+    config : Config
+        Configuration of the service, which names the audit log.
+    entry : DatasetConfig
+        Data set of which the ledger is looked for.
+
+    Raises
+    ------
+    LedgerTampered
+        There is none, and the log names a row of it: an empty one must not take its place.
+    """
+    if Ledger.identity_at(entry.ledger) is not None:
+        return True
+    audit_log = ServiceLog(config.audit_log)
+    position = audit_log.last_position(entry.name)
+    if position is None:
+        return False
+    shown = repr(entry.ledger) if _is_file(entry.ledger) else "in PostgreSQL"
+    raise LedgerTampered(
+        f"ledger {shown} must be there, since the audit log {str(audit_log.path)!r} says "
+        f"that its row {position.row} paid for an answer, and is not. Put the newest backup in its "
+        "place with `discreet service restore`; if there is none, move the log away only after "
+        "lowering the limit by what was lost."
+    )
+
+
 def _check_ledger(config: Config, entry: DatasetConfig, schema: Schema) -> None:
     """Refuse a ledger that is missing, is another one or has other limits, before a new one is created."""
-    audit_log = ServiceLog(config.audit_log)
-    if Ledger.identity_at(entry.ledger) is None:
-        position = audit_log.last_position(entry.name)
-        if position is not None:
-            shown = repr(entry.ledger) if _is_file(entry.ledger) else "in PostgreSQL"
-            raise LedgerTampered(
-                f"ledger {shown} must be there, since the audit log {str(audit_log.path)!r} says "
-                f"that its row {position.row} paid for an answer, and is not. Put the newest backup in its "
-                "place with `discreet service restore`; if there is none, move the log away only after "
-                "lowering the limit by what was lost."
-            )
+    if not find_ledger(config, entry):
         recognize_table(entry, schema).require(new_ledger=entry.new_ledger)
         return
     limits = ledger_limits(entry, schema)
@@ -213,10 +246,11 @@ def _check_ledger(config: Config, entry: DatasetConfig, schema: Schema) -> None:
     except (LedgerUnavailable, LedgerTampered):
         raise
     except LedgerError as problem:
-        raise LedgerError(
+        # A mistake in the configuration: to ask again later, as when a ledger is away, does not help.
+        raise ParameterError(
             f"{problem} (That is ledger, limit, analyst_limit, rule and order of datasets.{entry.name}: "
             "write what the ledger was made with.)"
         ) from None
     with closing(ledger):
-        audit_log.compare(entry.name, ledger)
+        ServiceLog(config.audit_log).compare(entry.name, ledger)
     recognize_table(entry, schema).require(new_ledger=entry.new_ledger)

@@ -1,8 +1,7 @@
 """Restoring a service from a backup: what is missing is put back, and nothing is set back.
 
 A ledger gets the rows that it lacks and keeps those that it has; an audit log or a store that is there is
-kept. Everything is checked before the first file is written, except whether a ledger that survived knows a
-later line of an audit log that did not: then all is back that can be, and the restore fails.
+kept. Everything is checked before the first file is written.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from discreet.file_system import sync_to_disk
 from discreet.ledger import Ledger
 from discreet.ledger.audit_log import rotated_files
 from discreet.ledger.backup import count_missing_rows
-from discreet.ledger.log_verification import verify_log
+from discreet.ledger.log_verification import log_identity, verify_log
 from discreet.ledger.postgres import is_postgres
 from discreet.ledger.postgres_log import PostgresLog
 from discreet.server import access_database, jobs
@@ -93,10 +92,10 @@ def restore_service(folder: Path, config: Config, *, by: str, digest: str | None
     _check_formats(manifest)
     ledgers = _match(manifest, config)
     missing = {address: count_missing_rows(folder / copy.file, address) for address, copy in ledgers.items()}
-    log_is_there = _check_log(folder, manifest, config, ledgers, missing)
+    agreed = _check_log(folder, manifest, config, ledgers, missing)
     # Nothing was written so far.
     try:
-        if not log_is_there:
+        if agreed is None:
             _copy_log(folder, config)
         restored_jobs = manifest.jobs_format is not None and not config.jobs.exists()
         if restored_jobs:
@@ -108,23 +107,29 @@ def restore_service(folder: Path, config: Config, *, by: str, digest: str | None
         ) from None
     for address, copy in ledgers.items():
         if missing[address] > 0:
-            Ledger.restore(folder / copy.file, address).close()
-    revoked = None if manifest.access_format is None else _restore_access(folder / ACCESS, manifest, config)
-    _compare(config, ledgers, {address: address for address in ledgers})
+            with Ledger.restore(folder / copy.file, address) as ledger:
+                if agreed == 0 and (last := verify_log(ServiceLog(config.audit_log).path)) is not None:
+                    ledger.anchor_log(last)  # as those that were there have it
+    revoked = None if manifest.access_format is None else _restore_access(folder / ACCESS, config, agreed)
     with closing(ServiceLog(config.audit_log)) as log:
+        _compare(log, config, ledgers, {address: address for address in ledgers})
         log.write("restored", who=by, backup=manifest.digest, made=manifest.created)
     rows = {
         name: max(0, missing[entry.ledger])
         for name, entry in config.datasets.items()
         if entry.ledger in missing
     }
-    restored_log = not log_is_there and manifest.log_lines > 0
+    restored_log = agreed is None and manifest.log_lines > 0
     return Restored(rows, restored_log, revoked is not None, restored_jobs, revoked or [])
 
 
-def _compare(config: Config, ledgers: Mapping[str, LedgerCopy], places: Mapping[str, str | Path]) -> None:
-    """Check the audit log against ledgers, each at the place where it is read."""
-    log = ServiceLog(config.audit_log)
+def _compare(
+    log: ServiceLog,
+    config: Config,
+    ledgers: Mapping[str, LedgerCopy],
+    places: Mapping[str, str | Path],
+) -> None:
+    """Check an audit log against ledgers, each at the place where it is read."""
     for address, copy in ledgers.items():
         with Ledger.open(places[address]) as ledger:
             for name in copy.datasets:
@@ -191,30 +196,61 @@ def _check_log(
     config: Config,
     ledgers: Mapping[str, LedgerCopy],
     missing: Mapping[str, int],
-) -> bool:
-    """Return whether there is an audit log, which must then go on from the one in the backup."""
+) -> int | None:
+    """Return the last line that the audit log and its copy in the backup share; None if there is no log.
+
+    A log that is there goes on from the copy, or was begun anew beside ledgers that are there (0).
+    """
     log = ServiceLog(config.audit_log)
-    path = log.path
+    places = {
+        address: folder / copy.file if missing[address] > 0 else address for address, copy in ledgers.items()
+    }
     if not log.find_files():
-        return False
+        _check_copied_log(folder, manifest, config, ledgers, places)
+        return None
     hashes: list[str] = []
+    others: set[str] = set()
 
     def note(line: dict[str, Any]) -> None:
         if line["seq"] == manifest.log_lines:
             hashes.append(line["hash"])
+        if line["event"] == "begin":
+            others.update(line["others"])
 
-    verify_log(path, whole=True, on_line=note)
-    if manifest.log_lines and hashes != [manifest.log_hash]:
+    verify_log(log.path, whole=True, on_line=note)
+    agreed = manifest.log_lines
+    if agreed and hashes != [manifest.log_hash]:
+        places = {address: place for address, place in places.items() if place == address}
+        if not (places and log_identity(folder / LOG) in others):
+            raise LedgerTampered(
+                f"audit_log {str(log.path)!r} must have line {agreed}, the last one in the backup, or "
+                "be missing, and does not have it: it is an earlier state of the log, or another log. "
+                "Nothing was restored; move the log away, and restore again."
+            )
+        agreed = 0
+    _compare(log, config, {address: ledgers[address] for address in places}, places)
+    return agreed
+
+
+def _check_copied_log(
+    folder: Path,
+    manifest: Manifest,
+    config: Config,
+    ledgers: Mapping[str, LedgerCopy],
+    places: Mapping[str, str | Path],
+) -> None:
+    """Refuse to put back a log that is older than what a ledger that is there knows of it."""
+    if not manifest.log_lines:
+        return
+    try:
+        _compare(ServiceLog(folder / LOG), config, ledgers, places)
+    except LedgerTampered:
         raise LedgerTampered(
-            f"audit_log {str(path)!r} must have line {manifest.log_lines}, the last one in the backup, or "
-            "be missing, and does not have it: it is an earlier state of the log, or another log. Nothing "
-            "was restored; move the log away, and restore again."
-        )
-    places = {
-        address: folder / copy.file if missing[address] > 0 else address for address, copy in ledgers.items()
-    }
-    _compare(config, ledgers, places)
-    return True
+            f"audit_log {str(config.audit_log)!r} must be there, and is not: the log in the backup ends at "
+            f"line {manifest.log_lines}, and a ledger that is there knows a later line, or another log. "
+            "Nothing was restored. Put the newest copy of the log in its place; if there is none, begin a "
+            "new one with `discreet audit-log begin`; then restore again."
+        ) from None
 
 
 def _copy_log(folder: Path, config: Config) -> None:
@@ -241,7 +277,7 @@ def _copy_file(source: Path, target: Path) -> None:
     sync_to_disk(target.parent)
 
 
-def _restore_access(copy: Path, manifest: Manifest, config: Config) -> list[str] | None:
+def _restore_access(copy: Path, config: Config, agreed: int | None) -> list[str] | None:
     """Restore an access store that has no rows; return what was restricted again, or None if it has some.
 
     What the audit log says was revoked, withdrawn or stopped after the backup is so before the store is
@@ -250,16 +286,16 @@ def _restore_access(copy: Path, manifest: Manifest, config: Config) -> list[str]
     with temporary_folder() as folder:
         draft = folder / ACCESS
         fill_access(copy, str(draft))
-        done = _restrict(draft, manifest, config)
+        done = [] if agreed is None else _restrict(draft, config, agreed)
         return done if fill_access(draft, config.access) else None
 
 
-def _restrict(draft: Path, manifest: Manifest, config: Config) -> list[str]:
-    """Repeat the restrictions in the audit log that are later than the backup, and return them in words."""
+def _restrict(draft: Path, config: Config, agreed: int) -> list[str]:
+    """Repeat the restrictions in the audit log after a line of the backup, and return them in words."""
     changes: list[dict[str, Any]] = []
 
     def note(line: dict[str, Any]) -> None:
-        if line["seq"] > manifest.log_lines and line["event"] in _RESTRICTIONS:
+        if line["seq"] > agreed and line["event"] in _RESTRICTIONS:
             changes.append(line)
 
     verify_log(ServiceLog(config.audit_log).path, whole=True, on_line=note)

@@ -84,11 +84,16 @@ class Address:
             )
             return server
         except driver.Error as problem:
-            kind = type(problem).__name__
+            # A server that answers refuses with this word, in most languages.
+            refused = "FATAL" in str(problem)
         # The driver's text repeats the user's name and, for a malformed URL, the password.
         raise SourceError(
-            f"{self.label} must be on a server that lets us in, and it does not ({kind}). Check "
-            "host, port, user, password and database with psql."
+            f"{self.label} must be on a server that lets us in, and "
+            + (
+                "the server there does not. Check user, password (PGPASSFILE) and database with psql."
+                if refused
+                else "it does not, or no server answers. Check host, port, user and database with psql."
+            )
         )
 
     def identifier(self) -> Any:

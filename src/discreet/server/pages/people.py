@@ -276,6 +276,7 @@ def _page(
         allocation=allocation,
         letter=currency_symbol(name),
         delta=delta,
+        people=service.dataset.accounting.people,
         tokens=token_lines(service.tokens()),
         analysts=[allocation_line(one, one["group"] or "") for one in accounts["analysts"]],
         groups=[allocation_line(one, ", ".join(one["members"])) for one in accounts["groups"]],
