@@ -301,6 +301,7 @@ class InRangeChannel(Channel):
     """The in-range mechanism: a table of inputs and output cells."""
 
     def __init__(self, law: InRangeLaw) -> None:
+        """Compute the table of the law."""
         from discreet.noise import InRange
 
         self.table = InRange(

@@ -299,6 +299,7 @@ def _number(number: float | None) -> str:
 
 
 def _heat(correlations: Correlations | None) -> tuple[Markup, str]:
+    """Return the picture of the correlations of numeric columns, and a note on which of them it shows."""
     if correlations is None:
         return Markup(""), ""
     count = len(correlations.columns)
