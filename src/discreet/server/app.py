@@ -315,6 +315,8 @@ def _options(config: Config) -> dict[str, Any]:
     return {
         "workers": config.workers,
         "http": "discreet.server.connections:ServiceProtocol",
+        # Where a library for them is installed, a websocket would be a connection without any limit.
+        "ws": "none",
         "backlog": _BACKLOG,
         "log_config": LOGGING,
         "access_log": False,
