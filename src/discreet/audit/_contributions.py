@@ -123,9 +123,10 @@ def _term(expression: Any, anchor: int, curation: Curation) -> tuple[set[str], C
 
     def integers(arrays: Arrays) -> Floats:
         if not isinstance(arrays, RepeatedRows):
-            return expression.evaluate(curation.name_arrays(arrays)).astype(np.float64) + anchor
+            values: Floats = expression.evaluate(curation.name_arrays(arrays)).astype(np.float64) + anchor
+            return values
         # What does not depend on the cell for whose values rows are repeated is computed once for each row.
-        found = expression.evaluate(curation.name_arrays(arrays.grid)).astype(np.float64) + anchor
+        found: Floats = expression.evaluate(curation.name_arrays(arrays.grid)).astype(np.float64) + anchor
         return np.broadcast_to(found, arrays.shape).ravel()
 
     return reads, integers

@@ -166,9 +166,14 @@ class ServiceProtocol(H11Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the client has to send or to read something before the service can go on."""
-        client_must_act = self.conn.their_state in (h11.IDLE, h11.SEND_BODY) or self.flow.write_paused
-        return (client_must_act or self.transport.is_closing()) and not self._aborted
+        """Whether the client has to send or to read something before the service can go on.
+
+        One that sent several requests at once counts too, since others have not been answered at all.
+        """
+        if self._aborted:
+            return False
+        stopped = self.flow.write_paused or self.flow.read_paused or self.transport.is_closing()
+        return stopped or self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
 
     @property
     def _is_answered(self) -> bool:
