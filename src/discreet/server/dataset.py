@@ -169,9 +169,9 @@ class Dataset:
 
     def query_work(self, query: Query) -> float:
         """Return the seconds of work of a query: one pass over the rows for each statistic."""
-        return self.work.estimate_question(sums=len(query.statistics), **self._counted(query))
+        return self.work.estimate_question(sums=len(query.statistics), **self._count_numbers(query))
 
-    def _counted(self, query: Query) -> dict[str, int]:
+    def _count_numbers(self, query: Query) -> dict[str, int]:
         """Return how many numbers a query shows, and how many counts it needs for them besides."""
         curation = self.database.curation
         return {"cells": query_size(query, curation), "hidden": hidden_size(query, curation)}
@@ -207,7 +207,7 @@ class Dataset:
         return self.work.estimate_trial(
             values=rows * len(self.schema.columns),
             sums=len(query.statistics),
-            **self._counted(query),
+            **self._count_numbers(query),
         )
 
     def _query(self, request: Any) -> Query:
