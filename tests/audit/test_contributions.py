@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 import pytest
 
+from discreet.audit._contribution_arrays import RepeatedRows
 from discreet.audit._contributions import parse_expressions, row_contributions
 from discreet.query.aggregates import (
     AGGREGATES,
@@ -165,6 +166,32 @@ def test_what_rows_add_one_by_one_is_what_the_engine_adds_up(
     # Only what it says it reads decides what a row adds.
     scrambled = {name: a if name in rows.reads else np.roll(a, 1) for name, a in found.items()}
     assert np.array_equal(rows.total(scrambled), rows.total(found))
+
+
+@pytest.mark.parametrize("name", ["age", "income", "job"])
+@pytest.mark.parametrize("question", ASKED, ids=lambda question: question.kind)
+def test_rows_that_are_repeated_for_some_values_of_a_cell_add_what_each_copy_adds(
+    engine: DuckDBEngine, question: Aggregate, name: str
+) -> None:
+    curation = engine.curation
+    assert curation is not None
+    question = parse_expressions(question, curation)
+    rows = row_contributions(question, question.bind(curation, curation.schema.neighbors), curation)
+    assert rows is not None
+    (arrays,) = engine.batches(curation.identifiers())
+    found = {sql: cells[:40] for sql, cells in zip(curation.identifiers(), arrays, strict=True)}
+    changed = curation.column(name).sql
+    values = np.unique(found[changed])[:5]
+    grid = {sql: cells[:, None] for sql, cells in found.items()} | {changed: values[None]}
+    copies = {sql: np.repeat(cells, values.size) for sql, cells in found.items()}
+    copies[changed] = np.tile(values, 40)
+    repeated = RepeatedRows(grid)
+    assert list(repeated) == list(copies)
+    assert len(repeated) == len(copies)
+    for part, other in zip(rows.of(repeated), rows.of(copies), strict=True):
+        places = part.entries()
+        assert np.array_equal(places, other.entries())
+        assert np.array_equal(part.take(places), other.take(places))
 
 
 def test_every_kind_of_question_is_here_or_said_to_be_left_out() -> None:

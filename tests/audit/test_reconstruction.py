@@ -370,7 +370,8 @@ def test_an_answer_that_comes_after_its_charge_was_read_is_used_then() -> None:
         stored = db.ledger.entry(answer.receipt.id)
         unanswered = dataclasses.replace(stored, answer=None)
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(type(db.ledger), "entry", lambda *_: unanswered)
+            rows = {0: [unanswered]}  # by the row after which they are asked for
+            patched.setattr(type(db.ledger), "entries", lambda _, after, first: rows.get(after, [])[:first])
             assert list(reader.read()) == []
             assert reader.unused == {UNANSWERED: 1}
         ((found,),) = reader.read()

@@ -244,6 +244,8 @@ def test_entries_are_chosen_by_owner_and_place_and_the_newest_come_last(place: s
     assert what(owner="a", after=made[0].seq) == ["2"]
     assert what(owner="b", last=1) == ["3"]
     assert what(last=3) == ["2", "3", "charge"]
+    assert what(first=2) == ["0", "1"]
+    assert what(owner="b", after=made[0].seq, first=1) == ["1"]
     assert what(last=3, after=made[2].seq) == ["3", "charge"]
     assert what(owner="nobody") == []
     assert ledger.entries("b", last=2)[0].answer == b"1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import socket
 import threading
 import time
@@ -68,6 +69,13 @@ def test_where_every_connection_has_a_request_in_progress_the_new_one_is_closed(
     assert closed(ConnectionLimiter(2, None, body_bytes=1), made) == [2]
 
 
+def test_of_many_that_are_opened_in_one_turn_those_beyond_the_total_are_closed() -> None:
+    made = [Connection("abc"[i % 3]) for i in range(9)]
+    for one in made:
+        one.since = math.inf  # not read from yet
+    assert closed(ConnectionLimiter(4, 4, body_bytes=1), made) == [4, 5, 6, 7, 8]
+
+
 def test_an_answered_connection_waits_from_then_on() -> None:
     limiter = ConnectionLimiter(2, None, body_bytes=1)
     first, second, third = made = [Connection("a") for _ in range(3)]
@@ -83,6 +91,9 @@ class Transport:
 
     def __init__(self) -> None:
         self.done: list[bytes | str] = []
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def write(self, data: bytes) -> None:
         self.done.append(data)
@@ -158,6 +169,41 @@ def test_a_request_that_is_not_finished_in_time_is_closed(
         assert heard == b"" or heard.startswith(b"HTTP/1.1 401")
     monkeypatch.undo()
     assert httpx.get(f"{service.url}/health").status_code == 200
+
+
+def unread(service: RunningService) -> socket.socket:
+    """Return a connection on which many long answers were asked for, and none is read."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+    client.settimeout(60)
+    client.connect(_address(service.url))
+    client.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
+    return client
+
+
+@pytest.mark.slow
+def test_a_client_that_does_not_read_its_answers_is_closed(
+    start: Callable[..., RunningService], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "READ_SECONDS", 0.2)
+    with unread(start()) as client:
+        time.sleep(1)
+        heard = 0
+        with contextlib.suppress(ConnectionResetError):
+            while part := client.recv(2**20):
+                heard += len(part)
+    assert heard < 100 * 100_000  # else it waits, and all of them are sent
+
+
+@pytest.mark.slow
+def test_clients_that_do_not_read_their_answers_make_room(start: Callable[..., RunningService]) -> None:
+    service = start(limits={"connections": 16, "connections_per_address": 16})
+    with contextlib.ExitStack() as clients:
+        for _ in range(16):
+            clients.enter_context(unread(service))
+        time.sleep(1)
+        for _ in range(20):
+            assert httpx.get(f"{service.url}/health", timeout=60).status_code == 200
 
 
 def test_without_a_token_little_of_a_body_is_read(shared_service: RunningService) -> None:

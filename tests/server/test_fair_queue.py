@@ -9,11 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from discreet.query.curation import Curation
+from discreet.query.language.query import parse_query
+from discreet.query.statistics import plan_query
 from discreet.server import work
+from discreet.server.limits import hidden_size
 from discreet.server.work import FairQueue, WorkBudget, WorkModel, texts_of
+from tests.server.conftest import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from tests.server.conftest import RunningService
 
 WORKS = st.lists(st.integers(1, 50), min_size=1, max_size=30)
 
@@ -88,6 +95,29 @@ def test_work_follows_from_texts_and_declared_sizes() -> None:
     assert model.estimate_question(sums=1, cells=2**16) > model.light
     slow = WorkModel.for_engine(2e-9, 2000, 3.0)
     assert slow.estimate_reading(50_000) == pytest.approx(3 * model.estimate_reading(50_000), rel=1e-3)
+
+
+def test_quantiles_count_all_nodes_of_their_trees() -> None:
+    model, curation = WorkModel.for_engine(2e-9, 2000, 1.0), Curation.from_schema(SCHEMA)
+    nodes = {}
+    for text in ("median(income)", "median(income) BY city", "median(income), mean(income) BY age"):
+        nodes[text] = hidden_size(parse_query(text, SCHEMA), curation)
+    plan = plan_query(parse_query("median(income)", SCHEMA), None)
+    assert [nodes[text] / nodes["median(income)"] for text in nodes] == [1, 5, 121]
+    assert plan.aggregate.bind(curation, SCHEMA.neighbors).size == nodes["median(income)"]
+    assert hidden_size(parse_query("mean(income) BY age", SCHEMA), curation) == 0
+    # A quantile and another level of the same values share a tree.
+    two = parse_query("median(income), quantile(income, 0.9)", SCHEMA)
+    assert hidden_size(two, curation) == nodes["median(income)"]
+    assert model.estimate_question(sums=1, cells=121, hidden=max(nodes.values())) > model.light
+    assert model.estimate_question(sums=1, cells=121) < model.light
+
+
+def test_a_median_of_many_groups_is_heavy(service: RunningService) -> None:
+    dataset = service.backend.dataset
+    assert dataset.query_work(parse_query("median(income) BY age", SCHEMA)) > 5 * dataset.query_work(
+        parse_query("mean(income) BY age", SCHEMA)
+    )
 
 
 def test_on_a_large_table_a_count_is_as_light_as_any() -> None:

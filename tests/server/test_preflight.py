@@ -31,7 +31,7 @@ from discreet.ledger import Ledger
 from discreet.server import app, preflight
 from discreet.server.preflight import check
 from tests.cli.run import discreet
-from tests.server.conftest import configured, overheard, running
+from tests.server.conftest import configured, overheard, running, table
 
 
 def certificate(folder: Path, name: str, passphrase: bytes | None = None) -> None:
@@ -303,6 +303,16 @@ def test_a_check_compares_a_ledger_in_postgresql_and_makes_none(tmp_path: Path, 
 def test_a_check_finds_an_access_store_that_cannot_be_reached(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="must be a database that can be reached"):
         check(configured(tmp_path, access="postgresql://nobody@127.0.0.1:1/nothing#access"))
+
+
+def test_several_processes_for_a_table_in_spark_are_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight, "open_frame", lambda _: SimpleNamespace(columns=list(table())))
+    changed: dict[str, Any] = {"table": "spark://local?table=town.csv", "schema": "town.schema.yaml"}
+    with pytest.warns(DiscreetWarning, match=r"is 3, and in Spark, where town is, .* curates them 4 times"):
+        check(configured(tmp_path, workers=3, **changed))
+    check(configured(tmp_path, **changed))  # a warning would be an error
 
 
 @pytest.mark.slow

@@ -2,13 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from discreet._types import AnyArray, Floats, Ints
+
+
+class RepeatedRows(Mapping[str, "AnyArray"]):
+    """Curated cells by SQL name of some rows, each repeated for every value of one column.
+
+    Parameters
+    ----------
+    grid : mapping of str to array
+        Cells of shape (rows, 1), and those of that column of shape (1, values).
+
+    Attributes
+    ----------
+    shape : (int, int)
+        Number of rows and of values.
+    """
+
+    def __init__(self, grid: Mapping[str, AnyArray]) -> None:
+        self.grid = grid
+        self.shape: tuple[int, ...] = np.broadcast_shapes(*(cells.shape for cells in grid.values()))
+        self._flat: dict[str, AnyArray] = {}
+
+    def __getitem__(self, name: str) -> AnyArray:
+        """Return the cells of a column of all repeated rows, those of one row next to each other."""
+        if name not in self._flat:
+            self._flat[name] = np.broadcast_to(self.grid[name], self.shape).ravel()
+        return self._flat[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.grid)
+
+    def __len__(self) -> int:
+        return len(self.grid)
 
 
 class Contributions(Protocol):

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.audit._contribution_arrays import CellContributions, DenseContributions, ProductContributions
+from discreet.audit._contribution_arrays import (
+    CellContributions,
+    DenseContributions,
+    ProductContributions,
+    RepeatedRows,
+)
 from discreet.query.aggregates import (
     ClassGradients,
     ClusterSums,
@@ -114,11 +119,15 @@ def _term(expression: Any, anchor: int, curation: Curation) -> tuple[set[str], C
         sql = curation.column(expression.bare).sql
         # The anchored integer times the step is the value itself, and answers are sums of these.
         return {sql}, lambda arrays: arrays[sql].astype(np.float64) + anchor
-    reads = {curation.sql_column(name).name for name in expression.columns}
+    reads = {curation.sql_name(name) for name in expression.columns}
 
     def integers(arrays: Arrays) -> Floats:
-        values: Floats = expression.evaluate(curation.name_arrays(arrays)).astype(np.float64) + anchor
-        return values
+        if not isinstance(arrays, RepeatedRows):
+            values: Floats = expression.evaluate(curation.name_arrays(arrays)).astype(np.float64) + anchor
+            return values
+        # What does not depend on the cell for whose values rows are repeated is computed once for each row.
+        found: Floats = expression.evaluate(curation.name_arrays(arrays.grid)).astype(np.float64) + anchor
+        return np.broadcast_to(found, arrays.shape).ravel()
 
     return reads, integers
 

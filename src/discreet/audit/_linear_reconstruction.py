@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import linalg
 
+from discreet.audit._contribution_arrays import RepeatedRows
 from discreet.audit.stored_answers import exact_sums
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import subsample
@@ -392,16 +394,16 @@ class ColumnAttacker:
         max_shift = float(np.sqrt(self._squared_shifts.max()))
         return ColumnPosterior(prior, weights, control, max_shift, tuple(self._violations))
 
-    def _copies(self) -> dict[str, AnyArray]:
+    def _copies(self) -> RepeatedRows:
         """Return the cells of the people, each row repeated for every value of the prior."""
-        column, prior, m = self._column, self._prior, self._people.size
-        copies = {name: np.repeat(values, prior.size) for name, values in self._people.cells.items()}
-        copies[column.sql] = np.tile(prior.cells, m).astype(np.int32)
+        column, prior = self._column, self._prior
+        grid = {name: values[:, None] for name, values in self._people.cells.items()}
+        grid[column.sql] = prior.cells.astype(np.int32)[None]
         if column.values is not None:
-            copies[column.values] = np.tile(column.lower + column.step * prior.cells, m)
+            grid[column.values] = (column.lower + column.step * prior.cells)[None]
         if column.flag is not None:
-            copies[column.flag] = np.tile(prior.missing, m)
-        return copies
+            grid[column.flag] = prior.missing[None]
+        return RepeatedRows(grid)
 
     def _prune(self) -> None:
         """Keep the strongest entries, in their order."""
@@ -437,10 +439,10 @@ class ColumnAttacker:
     ) -> tuple[Floats, Floats]:
         """Return what values of cells, and what true cells, add to entries, in sds of the noise."""
         sd = answer.sd[places, None]
-        H = (sum(part.take(places) for part in parts) / sd).reshape(
-            places.size, self._people.size, self._prior.size
-        )
-        return H, sum(part.take(places) for part in true) / sd
+        H, own = (reduce(np.add, [part.take(places) for part in rows]) for rows in (parts, true))
+        H /= sd
+        own /= sd
+        return H.reshape(places.size, self._people.size, self._prior.size), own
 
     def _add_answer(self, answer: StoredAnswer, copies: Mapping[str, AnyArray]) -> float:
         """Add the entries of an answer, and return how far one cell moves it at most.
@@ -467,12 +469,12 @@ class ColumnAttacker:
             places = entries[start : start + _BLOCK]
             H, own = self._standardize(answer, places, parts, true)
             shift = H - own[:, :, None]
-            squares += np.square(shift).sum(axis=0)
             if answer.law == "laplace":
                 sums += np.abs(shift).sum(axis=0)
+            squares += np.square(shift, out=shift).sum(axis=0)
             # Centered only now, because the shift above compares uncentered contributions.
             H -= (H @ weights)[:, :, None]
-            strength = np.square(H).sum(axis=1) @ weights
+            strength = np.square(H, out=H).sum(axis=1) @ weights
             self._strongest += [
                 (float(strength[i]), answer, int(places[i])) for i in np.flatnonzero(strength >= _NOTHING * m)
             ]

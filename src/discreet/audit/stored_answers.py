@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,7 +33,8 @@ FALSE_ALARM = 1e-9
 """Largest probability of an alarm about noise that is as declared."""
 _OTHER_ROWS = 1e-12
 """An answer whose distance from the exact one has a smaller probability than this is about other rows."""
-_THREADS = 16
+_TOGETHER = 16  # answers that share a pass over the rows
+_READ = 32  # charges that are read from the ledger at once; an answer may be a megabyte
 _PIECE = 256  # answers that are read at once
 _PIECE_NUMBERS = 2**18  # and numbers in them
 
@@ -181,13 +181,13 @@ class AnswerReader:
         # A copy: an answer that has come since is removed from the mapping while this loop runs.
         for receipt_id in list(self._unanswered.values()):
             yield self._ledger.entry(receipt_id)
-        while receipts := self._ledger.history(after=self.row, first=_PIECE):
-            for receipt in receipts:
-                self._digests[receipt.id] = receipt.question
-                yield self._ledger.entry(receipt.id)
-                assert receipt.seq is not None
+        while entries := self._ledger.entries(after=self.row, first=_READ):
+            for entry in entries:
+                self._digests[entry.receipt.id] = entry.receipt.question
+                yield entry
+                assert entry.receipt.seq is not None
                 # Only after it was used: whoever stops early finds this row again.
-                self.row = receipt.seq
+                self.row = entry.receipt.seq
 
     def _examine(self, entry: Entry) -> _ReadEntry | None:
         """Return a charge to compare with its exact sums; None if it was read before or cannot be used."""
@@ -208,17 +208,23 @@ class AnswerReader:
 
     def _compare(self, piece: Sequence[_ReadEntry]) -> list[StoredAnswer]:
         """Return answers with their noise, without those about other rows."""
-        # Aggregates that are submitted at the same time share a pass over the rows.
-        with ThreadPoolExecutor(_THREADS) as threads:
-            exact = list(threads.map(lambda item: exact_sums(self._database, item.bound), piece))
         answers = []
-        for item, sums in zip(piece, exact, strict=True):
+        for item, sums in zip(piece, self._exact_sums([item.bound for item in piece]), strict=True):
             answer = _stored_answer(item, sums)
             if not item.certain and _is_larger([NoiseSize.from_answer(answer)], _OTHER_ROWS):
                 self._unused[OTHER_ROWS] += 1
             else:
                 answers.append(answer)
         return answers
+
+    def _exact_sums(self, bounds: Sequence[BoundAggregate]) -> Iterator[list[int]]:
+        """Yield the exact integers of aggregates, of which a few at a time share a pass over the rows."""
+        for start in range(0, len(bounds), _TOGETHER):
+            # Few, and behind nobody's back: light questions have passes of their own.
+            for result in self._database._background_passes.submit(bounds[start : start + _TOGETHER]):
+                if isinstance(result, Exception):
+                    raise result
+                yield result
 
 
 def _read_entry(database: QueryExecutor, entry: Entry, digests: Mapping[str, str | None]) -> _ReadEntry | str:

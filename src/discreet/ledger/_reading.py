@@ -202,7 +202,14 @@ class LedgerReader:
             charges = itertools.islice(iter_charges(transaction, owner, after, dataset=self.dataset), first)
             return [make_receipt(self.identity, row, content) for row, content in charges]
 
-    def entries(self, owner: str | None = None, *, after: int = 0, last: int | None = None) -> list[Entry]:
+    def entries(
+        self,
+        owner: str | None = None,
+        *,
+        after: int = 0,
+        first: int | None = None,
+        last: int | None = None,
+    ) -> list[Entry]:
         """Return all charges with their queries and answers, oldest first.
 
         Parameters
@@ -211,14 +218,14 @@ class LedgerReader:
             Only charges of this owner; None returns those of all.
         after : int
             Number of a row; only charges past it are returned.
-        last : int, optional
-            Number of charges, newest kept; None returns all.
+        first, last : int, optional
+            Number of charges, of which the oldest or the newest are kept; None returns all.
         """
         with self._store.read() as transaction:
             charges = iter_charges(
                 transaction, owner, after, dataset=self.dataset, newest_first=last is not None
             )
-            chosen = list(itertools.islice(charges, last))
+            chosen = list(itertools.islice(charges, first if last is None else last))
             if last is not None:
                 chosen.reverse()
             return [make_entry(transaction, self.identity, row, content) for row, content in chosen]

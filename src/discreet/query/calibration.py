@@ -232,23 +232,26 @@ class QueryNoise:
         """Return the integers with noise, each in steps of its own lattice."""
         if self.promise is None:
             return list(integers)
+        draw = draws.gaussian if self.law == "gaussian" else draws.laplace
+        if len(self.groups) == 1:
+            # The same without looking up places, in a third of the time: a tree has a million counts.
+            ((scale, bits),) = self.groups
+            drawn = draw(scale, len(integers)).tolist()
+            if bits >= 0:
+                return [(own << bits) + noise for own, noise in zip(integers, drawn, strict=True)]
+            return [(own >> -bits) + noise for own, noise in zip(integers, drawn, strict=True)]
         noisy = list(integers)
         for i, (scale, bits) in enumerate(self.groups):
             places = np.flatnonzero(self.group == i)
-            draw = draws.gaussian if self.law == "gaussian" else draws.laplace
             for place, noise in zip(places.tolist(), draw(scale, len(places)).tolist(), strict=True):
                 noisy[place] = shift_bits(noisy[place], bits) + noise
         return noisy
 
     def values(self, noisy: Sequence[int], bound: BoundAggregate, n_rows: int | None) -> Floats:
         """Return the values that noisy integers stand for, by post-processing alone."""
-        bits = [bits for _, bits in self.groups] or [0]
-        finer = [bits[i] for i in self.group.tolist()]
-        # Dividing whole numbers rounds once, however large they are.
-        floats = np.array(
-            [(value << max(0, -own)) / (1 << max(0, own)) for value, own in zip(noisy, finer, strict=True)],
-            np.float64,
-        )
+        bits = np.array([bits for _, bits in self.groups] or [0])
+        # A whole number is rounded once, however large it is; to shift its bits is exact.
+        floats = np.ldexp(np.array(noisy, np.float64), -bits[self.group])
         entries: Floats = floats * bound.unit + (bound.shift * n_rows if n_rows is not None else 0.0)
         return entries
 
@@ -303,7 +306,9 @@ def _make_noise(
         scale, promise, relative = scales(sensitivity)
     kinds = sorted(relative)
     index = {kind: i for i, kind in enumerate(kinds)}
-    group = np.array([index[kind] for kind in relative_to], np.int64)
+    group = np.zeros(size, np.int64)
+    if len(kinds) > 1:
+        group[:] = [index[kind] for kind in relative_to]
     group.flags.writeable = False  # several answers share it
     return QueryNoise(
         law=law,

@@ -330,17 +330,21 @@ class Curation:
         dtypes = {"DOUBLE": np.float64, "BIGINT": np.int64}
         return np.dtype(dtypes.get(self.kind(identifier), np.int32))
 
-    def sql_column(self, name: str) -> Tree:
-        """Return the SQL column of exact cells of a declared column, or the flag ``<column>_missing``."""
-        from sqlglot import exp  # as above
-
+    def sql_name(self, name: str) -> str:
+        """Return the SQL name of exact cells of a declared column, or of the flag ``<column>_missing``."""
         if name not in self._index:
             for column in self.columns:
                 declared = self.schema.column(column.name)
                 if column.flag is not None and declared.missing_flag == name:
                     self.column(column.name)  # refuses one that is not stored
-                    return exp.column(column.flag)
-        return exp.Column(this=exp.to_identifier(self.column(name).exact))  # exp.column() takes twice as long
+                    return column.flag
+        return self.column(name).exact
+
+    def sql_column(self, name: str) -> Tree:
+        """Return the SQL column of :meth:`sql_name`."""
+        from sqlglot import exp  # as above
+
+        return exp.Column(this=exp.to_identifier(self.sql_name(name)))  # exp.column() takes twice as long
 
     def encode(self, batch: Mapping[str, AnyArray], *, stored: bool = False) -> dict[str, AnyArray]:
         """Return a batch of rows as arrays by SQL name, int32 or float64; with `stored`, those stored."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from discreet.query.aggregates._hierarchy import HierarchicalHistogram
+from discreet.query.aggregates._hierarchy import HierarchicalHistogram, count_nodes
 from discreet.query.aggregates._joint import GroupedSums, JointAggregate
 from discreet.query.aggregates._people import DistinctUnits
 from discreet.query.aggregates.base import Sums
@@ -377,6 +377,16 @@ def plan_query(query: Query, n_rows: int | None) -> AggregatePlan:
     )
     entries = tuple((list(aggregates).index(key), *indices) for key, indices in needs)
     return AggregatePlan(query, n_rows, parts, labels, entries)
+
+
+def count_tree_nodes(query: Query, curation: Curation) -> int:
+    """Return how many counts the quantiles of a query need in one group, from the schema alone."""
+    trees = {
+        (one.expression.canonical, _canonical(_rows(query, one))): count_nodes(one.expression, curation)
+        for one in query.statistics
+        if one.kind == "quantile" and one.expression is not None
+    }
+    return sum(trees.values())
 
 
 _SUMS = ("sums", None)

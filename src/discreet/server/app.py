@@ -36,7 +36,6 @@ except ImportError:  # pragma: no cover - reported as an error of the package
 try:
     import uvicorn
     from uvicorn.config import STARTUP_FAILURE
-    from uvicorn.supervisors import Multiprocess
 except ImportError:  # pragma: no cover - reported as an error of the package
     raise MissingExtra(
         "uvicorn is needed to run the service, and is not installed. Run `pip install 'discreet[serve]'`."
@@ -54,6 +53,7 @@ from discreet.server.pages import router
 from discreet.server.pages.page import PageRequest
 from discreet.server.preflight import check
 from discreet.server.service import Service, check_change
+from discreet.server.supervisor import Supervisor
 from discreet.tables.temporary import temporary_folder
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def worker() -> ServiceMiddleware:
     try:
         service = Service(Config.load(os.environ[CONFIG]), shared=Path(os.environ[SHARED]))
     except Exception as problem:
-        # Any error at all, whose text may quote rows. The parent keeps an old process or ends with an error.
+        # Any error at all, whose text may quote rows. The parent tries again, or keeps an old process.
         log("process not started", kind=type(problem).__name__)
         sys.exit(STARTUP_FAILURE)
     service.config_file = Path(os.environ[CONFIG])
@@ -296,23 +296,12 @@ def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Service], None]
         os.environ[CONFIG], os.environ[PARENT] = os.fspath(path), str(os.getpid())
         os.environ[SHARED] = str(shared)
         os.environ[METRICS_FOLDER] = str(folders.enter_context(temporary_folder()))
-        supervisor = _Supervisor(
+        supervisor = Supervisor(
             uvicorn.Config("discreet.server.app:worker", factory=True, **_options(config)), [listener]
         )
         supervisor.run()
-        if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes):
-            raise _end_error("One of its processes ended and another could not be started in its place")
-
-
-class _Supervisor(Multiprocess):
-    """Parent of several processes, which notices at once that one of them has ended."""
-
-    def keep_subprocess_alive(self) -> None:
-        """Replace processes that have ended; stop if one could not be started."""
-        for process in self.processes:
-            # While the parent has this end too, it waits for the response of a process that is no more.
-            process.child_conn.close()
-        super().keep_subprocess_alive()
+        if supervisor.gave_up:
+            raise _end_error("All of its processes ended and none could be started in their place")
 
 
 def _end_error(why: str) -> ServiceUnavailable:
@@ -326,6 +315,8 @@ def _options(config: Config) -> dict[str, Any]:
     return {
         "workers": config.workers,
         "http": "discreet.server.connections:ServiceProtocol",
+        # Where a library for them is installed, a websocket would be a connection without any limit.
+        "ws": "none",
         "backlog": _BACKLOG,
         "log_config": LOGGING,
         "access_log": False,

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 HEADER_SECONDS = 10.0
 """Seconds that a client has for the headers of a request, from its first byte or the opening on."""
 
+READ_SECONDS = 60.0
+"""Seconds that a client has for reading what was sent to it, about 64 kB at a time."""
+
 _BODY_RATE = 50_000  # bytes per second that a client must reach with the largest body that is permitted
 _GRACE = 0.5  # seconds that a connection may wait before another one of its address takes its place
 _TURNS = 3  # turns of the event loop between accepting a connection and reading from it
@@ -27,7 +30,8 @@ class ConnectionLimiter:
     A connection beyond a limit is accepted, and the one that has been waiting longest for its client is
     closed instead (beyond the limit of one address, if it has waited for half a second): of many clients that
     send nothing, the earlier ones make room for the later ones, and a client that sends its request at once
-    is served. Only if every connection has a request in progress is the new one closed.
+    is served. A client that does not read its answer makes room too. Only if every connection has a request
+    in progress, or all that have none are too new to have been read from, is the newest one closed.
 
     Parameters
     ----------
@@ -86,13 +90,15 @@ class ConnectionLimiter:
 def _close_longest_waiting(connections: OrderedDict[ServiceProtocol, None], *, before: float) -> None:
     """Close the connection that waits longest for its client, since before a time.
 
-    If none waits at all, the newest is closed.
+    If none waits at all, the newest is closed; so it is where those that wait were opened in this turn of the
+    event loop, unless they have time.
     """
-    longest = next((one for one in connections if one.is_waiting), None)
-    if longest is None:
+    longest = next((one for one in connections if one.is_waiting and one.since < math.inf), None)
+    if longest is not None:
+        if longest.since < before:
+            longest.abort()
+    elif before == math.inf or not any(one.is_waiting for one in connections):
         next(reversed(connections)).abort()
-    elif longest.since < before:
-        longest.abort()
 
 
 class _GatheringTransport:
@@ -122,9 +128,11 @@ class _GatheringTransport:
         self._parts.append(data)
 
     def close(self) -> None:
-        """Send what was written, and close the connection."""
+        """Send what was written and close the connection, even if the client does not read it."""
         self._flush()
         self._transport.close()
+        if self._transport.get_write_buffer_size():
+            self._loop.call_later(READ_SECONDS, self._transport.abort)
 
     def _flush(self) -> None:
         data = b"".join(self._parts)
@@ -148,6 +156,8 @@ class ServiceProtocol(H11Protocol):
         self._phase: Any = None
         self.since = math.inf  # when it began to wait for its client, in seconds of the event loop
         self._discarded = 0
+        self._unread: asyncio.TimerHandle | None = None
+        self._aborted = False
 
     @property
     def address(self) -> str:
@@ -156,8 +166,14 @@ class ServiceProtocol(H11Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the client has to send something before the service can answer."""
-        return self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing()
+        """Whether the client has to send or to read something before the service can go on.
+
+        One that sent several requests at once counts too, since others have not been answered at all.
+        """
+        if self._aborted:
+            return False
+        stopped = self.flow.write_paused or self.flow.read_paused or self.transport.is_closing()
+        return stopped or self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
 
     @property
     def _is_answered(self) -> bool:
@@ -186,7 +202,25 @@ class ServiceProtocol(H11Protocol):
         """Forget the connection."""
         self._limiter.remove(self)
         self._set_deadline(None)
+        self._stop_waiting_for_reader()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Wait until the client has read most of what was sent, but not without end."""
+        super().pause_writing()
+        self.since = self.loop.time()
+        self._limiter.reorder(self, last=True)
+        self._unread = self.loop.call_later(READ_SECONDS, self.abort)
+
+    def resume_writing(self) -> None:
+        """Go on, since the client has read most of what was sent."""
+        self._stop_waiting_for_reader()
+        super().resume_writing()
+
+    def _stop_waiting_for_reader(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def data_received(self, data: bytes) -> None:
         """Read a part of a request, within the time for its headers and for its body."""
@@ -215,6 +249,7 @@ class ServiceProtocol(H11Protocol):
 
     def abort(self) -> None:
         """Close the connection at once."""
+        self._aborted = True
         self.transport.abort()
 
     def _set_deadline(self, seconds: float | None) -> None:

@@ -27,7 +27,13 @@ from discreet.server.allocations import Allocations
 from discreet.server.api import requests
 from discreet.server.attack import BackgroundAttack
 from discreet.server.health import INTERVAL, Readiness
-from discreet.server.limits import check_aggregate_size, check_answer_size, check_query_size, query_size
+from discreet.server.limits import (
+    check_aggregate_size,
+    check_answer_size,
+    check_query_size,
+    hidden_size,
+    query_size,
+)
 from discreet.server.work import WorkModel, declare_work, measure_speed
 
 if TYPE_CHECKING:
@@ -163,8 +169,12 @@ class Dataset:
 
     def query_work(self, query: Query) -> float:
         """Return the seconds of work of a query: one pass over the rows for each statistic."""
-        cells = query_size(query, self.database.curation)
-        return self.work.estimate_question(sums=len(query.statistics), cells=cells)
+        return self.work.estimate_question(sums=len(query.statistics), **self._count_numbers(query))
+
+    def _count_numbers(self, query: Query) -> dict[str, int]:
+        """Return how many numbers a query shows, and how many counts it needs for them besides."""
+        curation = self.database.curation
+        return {"cells": query_size(query, curation), "hidden": hidden_size(query, curation)}
 
     def aggregate_work(
         self,
@@ -197,7 +207,7 @@ class Dataset:
         return self.work.estimate_trial(
             values=rows * len(self.schema.columns),
             sums=len(query.statistics),
-            cells=query_size(query, self.database.curation),
+            **self._count_numbers(query),
         )
 
     def _query(self, request: Any) -> Query:

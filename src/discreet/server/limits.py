@@ -18,6 +18,7 @@ from discreet.query import (
     Sums,
 )
 from discreet.query.language import parse_axis
+from discreet.query.statistics import count_tree_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -39,8 +40,16 @@ def check_query_size(query: Query, curation: Curation, most: int) -> None:
 
 def query_size(query: Query, curation: Curation) -> int:
     """Return how many numbers the answer to a text query has."""
-    groups = math.prod(_axis_cells(curation, key.axis, key.edges) for key in query.by)
-    return groups * len(query.statistics)
+    return _groups(query, curation) * len(query.statistics)
+
+
+def hidden_size(query: Query, curation: Curation) -> int:
+    """Return how many counts get noise for the quantiles of a text query, which its answer does not show."""
+    return _groups(query, curation) * count_tree_nodes(query, curation)
+
+
+def _groups(query: Query, curation: Curation) -> int:
+    return math.prod(_axis_cells(curation, key.axis, key.edges) for key in query.by)
 
 
 def check_aggregate_size(aggregate: Aggregate, curation: Curation, most: int) -> None:

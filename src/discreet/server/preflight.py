@@ -56,6 +56,7 @@ def check(path: str | os.PathLike[str]) -> Config:
         schema = load_schema(entry)
         Curation.from_schema(schema, ids=entry.keep_ids)
         _check_table(entry, schema)
+    _check_spark_processes(config)
     _check_files(config)
     _check_open_files(config)
     for store in read_formats(config):
@@ -104,6 +105,20 @@ def _check_table(entry: DatasetConfig, schema: Schema) -> None:
                 f"datasets.{entry.name}.table of the configuration must have at least one row, and "
                 f"{entry.table!r} has none. Export it again."
             )
+
+
+def _check_spark_processes(config: Config) -> None:
+    """Warn where every process would read a table in Spark for itself, with a Java process of its own."""
+    names = [name for name, entry in config.datasets.items() if is_spark_source(entry.table)]
+    if names and config.workers > 1:
+        warnings.warn(
+            f"workers of the configuration is {config.workers}, and in Spark, where {list_names(names)} "
+            f"{'is' if len(names) == 1 else 'are'}, processes share no rows: a start reads and curates them "
+            f"{config.workers + 1} times, and every process runs Java and holds its own rows in Spark. Set "
+            "workers: 1, since Spark uses all its machines.",
+            DiscreetWarning,
+            stacklevel=2,
+        )
 
 
 def _check_files(config: Config) -> None:

@@ -32,6 +32,7 @@ _REFERENCE = 2e-5
 _QUESTION = 3e-3  # charge, pass, answer and log line of the smallest question
 _SUM = 5e-4  # an engine plans one sum or table
 _CELL = 2.5e-5  # noise, store and text of one number
+_HIDDEN = 5e-6  # noise and record of one count in the tree of a quantile
 _CHARACTER = 6e-5  # an expression is read, bound and written as SQL, for one of its characters
 _TRIAL = 0.15  # a database of made-up rows is opened
 _VALUE = 2e-6  # one value of made-up rows is drawn, written or loaded
@@ -81,7 +82,7 @@ class WorkModel:
         """Seconds of the smallest question, a count."""
         return self.estimate_question(sums=1, cells=1)
 
-    def estimate_question(self, *, sums: int, cells: int) -> float:
+    def estimate_question(self, *, sums: int, cells: int, hidden: int = 0) -> float:
         """Return the seconds of a question whose texts were read.
 
         Parameters
@@ -90,8 +91,10 @@ class WorkModel:
             Number of sums or tables that the engine computes.
         cells : int
             Number of integers that get noise.
+        hidden : int
+            Number of further counts that get noise, and that the answer does not show.
         """
-        planned = self.speed * (_QUESTION + _SUM * sums + _CELL * cells)
+        planned = self.speed * (_QUESTION + _SUM * sums + _CELL * cells + _HIDDEN * hidden)
         return planned + self.rows * self.per_row * sums
 
     def estimate_reading(self, characters: int) -> float:
@@ -106,17 +109,18 @@ class WorkModel:
         """Return the seconds in which so many values of made-up rows are drawn and sent."""
         return self.speed * _VALUE * values
 
-    def estimate_trial(self, *, values: int, sums: int, cells: int) -> float:
+    def estimate_trial(self, *, values: int, sums: int, cells: int, hidden: int = 0) -> float:
         """Return the seconds of a question to made-up rows.
 
         Parameters
         ----------
         values : int
             Number of values in the rows.
-        sums, cells
+        sums, cells, hidden
             As for :meth:`estimate_question`.
         """
-        return self.estimate_dummy(values) + self.speed * (_TRIAL + _SUM * sums + _CELL * cells)
+        counted = _SUM * sums + _CELL * cells + _HIDDEN * hidden
+        return self.estimate_dummy(values) + self.speed * (_TRIAL + counted)
 
     @property
     def light(self) -> float:

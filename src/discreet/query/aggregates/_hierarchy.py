@@ -307,7 +307,8 @@ class HierarchicalHistogram(Aggregate):
 
         def finish(integers: list[int], n_rows: int) -> list[int]:
             counts = np.array(integers, np.int64).reshape(-1, cells.size)
-            return [int(count) for count in tree.add_levels(counts).ravel()]
+            summed: list[int] = tree.add_levels(counts).ravel().tolist()
+            return summed
 
         all_known = where is None and expression.known is None
         moved = _moved_nodes(neighbors, len(tree.sizes), table.size, all_known=all_known)
@@ -344,6 +345,11 @@ def _cells_of(expression: Any, curation: Curation) -> ValueCells:
     known = expression.program.interval(expression.place)
     even = expression.bare is not None and curation.schema.column(expression.bare).is_calendar
     return ValueCells.from_range(expression.lower, expression.upper, known.quantum, even=even)
+
+
+def count_nodes(expression: Any, curation: Curation) -> int:
+    """Return how many counts the tree over the values of an expression has, in one group."""
+    return CountTree.from_leaves(_cells_of(expression, curation).size).nodes
 
 
 def _moved_nodes(neighbors: Neighbors, depth: int, n_cells: int, *, all_known: bool) -> int:

@@ -7,6 +7,7 @@ layout and from aggregates; no text of an analyst is part of it.
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import threading
 from abc import ABC, abstractmethod
@@ -164,12 +165,13 @@ class Engine(ABC):
         self._check_version()
         rows = self.run(lambda: self._fetch(query))
         names = list(keys.values())
+        codes = _codes(rows, len(names))
         places = [names.index(keys[key]) for table in tables for key, _ in table.keys]
         answers = []
         for table, expression in zip(tables, expressions, strict=True):
             own, places = places[: len(table.keys)], places[len(table.keys) :]
             column = len(names) + (0 if expression is None else 1 + list(sums).index(expression))
-            answers.append(_dense(rows, own, len(names), column, table.shape))
+            answers.append(_dense(rows, codes, own, column, table.shape))
         return answers
 
     def count_units(self, table: EngineCells, unit: Tree) -> list[int]:
@@ -201,7 +203,8 @@ class Engine(ABC):
             query.set("group", exp.Group(expressions=[exp.column(name) for name in names]))
         self._check_version()
         found = self.run(lambda: self._fetch(query))
-        return _dense(found, list(range(len(names))), len(names), len(names), table.shape)
+        own = list(range(len(names)))
+        return _dense(found, _codes(found, len(own)), own, len(own), table.shape)
 
     def reduce(self, kernel: Kernel) -> list[int]:
         """Return the sums of a kernel over all rows, as integers of any size."""
@@ -349,19 +352,37 @@ def _text(expression: Tree) -> Tree:
     return exp.Cast(this=expression, to=exp.DataType(this=exp.DataType.Type.TEXT))
 
 
+def _codes(rows: list[tuple[Any, ...]], n_keys: int) -> Ints:
+    """Return the codes of the keys, which come first in every row of a result."""
+    return np.array([row[:n_keys] for row in rows], np.int64).reshape(len(rows), n_keys)
+
+
 def _dense(
-    rows: list[tuple[Any, ...]], own: list[int], n_keys: int, column: int, shape: tuple[int, ...]
+    rows: list[tuple[Any, ...]], codes: Ints, own: list[int], column: int, shape: tuple[int, ...]
 ) -> list[int]:
-    """Return all cells of one table in C order, 0 where there is no group, from rows of grouping sets."""
+    """Return all cells of one table in C order, 0 where there is no group, from rows of grouping sets.
+
+    Parameters
+    ----------
+    rows : list of tuple
+        Rows of the result.
+    codes : array of shape (rows, keys)
+        Codes of all keys in them; -2 for a key that is not part of a row's grouping set.
+    own : list of int
+        Indices of the table's keys.
+    column : int
+        Index of its counts or sums in a row.
+    shape : tuple of int
+        Number of cells along each of its keys.
+    """
     strides = [functools.reduce(operator.mul, shape[i + 1 :], 1) for i in range(len(shape))]
     cells = [0] * functools.reduce(operator.mul, shape, 1)
-    others = [i for i in range(n_keys) if i not in own]
-    for row in rows:
-        if any(row[i] != -2 for i in others):
-            continue
-        codes = [row[i] for i in own]
-        if all(0 <= code < size for code, size in zip(codes, shape, strict=True)):
-            cells[sum(map(operator.mul, codes, strides))] += int(row[column])
+    others = [i for i in range(codes.shape[1]) if i not in own]
+    keys = codes[:, own]
+    inside = (codes[:, others] == -2).all(axis=1) & ((keys >= 0) & (keys < shape)).all(axis=1)
+    places = keys @ np.array(strides, np.int64)
+    for row, place in zip(itertools.compress(rows, inside), places[inside].tolist(), strict=True):
+        cells[place] += int(row[column])  # one by one: sums may be larger than 64 bits
     return cells
 
 

@@ -139,7 +139,7 @@ class Expression:
         ----------
         columns : mapping of str to array
             The exact curated cells by the names in :attr:`columns`, and at least one array to tell the
-            number of rows.
+            number of rows. Arrays of several axes are broadcast against one another.
 
         Returns
         -------
@@ -151,14 +151,14 @@ class Expression:
                 f"Expression.evaluate: columns must hold {', '.join(self.columns) or 'an array'}, held "
                 f"{', '.join(columns) or 'nothing'}. Give the curated cells of one batch."
             )
-        n_rows = len(next(iter(columns.values())))
+        shape = np.broadcast_shapes(*(cells.shape for cells in columns.values()))
         if self.is_constant:
-            return np.zeros(n_rows, np.int64)
+            return np.zeros(shape, np.int64)
         if self.is_condition:
             holds = values(self.program, columns, self.place)[self.place]
-            return np.broadcast_to(holds, n_rows).astype(np.int64)
+            return np.broadcast_to(holds, shape).astype(np.int64)
         program, place = self._on_grid()
-        return np.broadcast_to(values(program, columns, place)[place], n_rows).astype(np.int64)
+        return np.broadcast_to(values(program, columns, place)[place], shape).astype(np.int64)
 
     def _on_grid(self) -> tuple[Program, int]:
         """Continue the program to the place on the grid: ``floor((value - lower) / width * top + 1/2)``."""
