@@ -215,6 +215,23 @@ def test_spellings_of_a_key_are_one_key_and_one_question(one: str, other: str) -
     assert parse_query(query.sql, SCHEMA) == parse_query(str(query), SCHEMA) == query
 
 
+@pytest.mark.parametrize(
+    ("typed", "name", "text"),
+    [
+        ("born >= '1992-01-01'", "'1992-01-01' <= born", "'1992-01-01' <= born"),
+        (
+            "(case when born < '1991-05-05' then income else 0 end) (1000, 2000)",
+            "CASE WHEN (born < '1991-05-05') THEN income ELSE 0 END",
+            "CASE WHEN (born < '1991-05-05') THEN income ELSE 0 END (1000, 2000)",
+        ),
+    ],
+)
+def test_a_date_in_a_key_is_written_as_a_date_and_read_again(typed: str, name: str, text: str) -> None:
+    (key,) = parse_groups(typed, SCHEMA, typed=True)
+    assert (key.name, key.written(SCHEMA)) == (name, text)
+    assert parse_groups(text, SCHEMA, typed=True) == (key,)
+
+
 def test_keys_are_given_in_parts_too() -> None:
     parts: list[Any] = [
         {"expression": "income / 12", "edges": [1000, 2000]},

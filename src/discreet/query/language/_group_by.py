@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from discreet.errors import ExpressionRefused, ParameterError
+from discreet.query.language._date_text import write_dates, write_edge
 from discreet.query.language._key_cells import (
     MISSING,
     MOST_VALUES,
@@ -80,7 +81,12 @@ class GroupKey:
         if self.column is not None:
             return write_name(self.column)
         # With its parentheses before edges: (income / 12) (1000, 2000).
-        return self._expression.canonical if self.edges else _write_expression(self._expression)
+        expression = self._expression
+        return (
+            write_dates(expression.canonical, expression.schema)
+            if self.edges
+            else _write_expression(expression)
+        )
 
     @property
     def _expression(self) -> KeyExpression:
@@ -418,16 +424,6 @@ def _example_edges(column: Column) -> str:
     quarters = [low + (high - low) * i / 4 for i in (1, 2, 3)]
     edges = [edge if column.type == "number" else float(math.floor(edge)) for edge in quarters]
     return f"{write_name(column.name)} ({', '.join(write_edge(edge, column) for edge in edges)})"
-
-
-def write_edge(edge: float, column: Column) -> str:
-    """Return the start of a cell as text that is read as the same number."""
-    if column.is_calendar and edge.is_integer():
-        try:
-            return f"'{column.moment(edge)}'"
-        except OverflowError:
-            pass
-    return repr(edge).removesuffix(".0")
 
 
 def _write_expression(expression: KeyExpression) -> str:

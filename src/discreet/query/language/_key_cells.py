@@ -21,6 +21,7 @@ from discreet.query.curation import Curation, SchemaKey
 from discreet.query.language import _calendar
 from discreet.query.language import _sql as sql
 from discreet.query.language._date_nodes import DateColumn, DateTrunc
+from discreet.query.language._date_text import write_dates
 from discreet.query.language._expression import check_readable
 from discreet.query.language._lowering import Lowering
 from discreet.query.language._normal_form import call
@@ -94,8 +95,8 @@ class KeyExpression:
 
     @property
     def name(self) -> str:
-        """The canonical text without parentheses that only a parser needs."""
-        return unwrap_arguments(bare(self.canonical))
+        """The canonical text with dates, and without parentheses that only a parser needs."""
+        return unwrap_arguments(bare(write_dates(self.canonical, self.schema)))
 
     @cached_property
     def _names(self) -> dict[Any, str]:
