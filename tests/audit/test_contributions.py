@@ -185,7 +185,7 @@ def test_rows_that_are_repeated_for_some_values_of_a_cell_add_what_each_copy_add
     grid = {sql: cells[:, None] for sql, cells in found.items()} | {changed: values[None]}
     copies = {sql: np.repeat(cells, values.size) for sql, cells in found.items()}
     copies[changed] = np.tile(values, 40)
-    repeated = RepeatedRows(grid)
+    repeated = RepeatedRows(grid, (40, values.size))
     assert list(repeated) == list(copies)
     assert len(repeated) == len(copies)
     for part, other in zip(rows.of(repeated), rows.of(copies), strict=True):

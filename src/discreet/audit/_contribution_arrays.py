@@ -21,16 +21,12 @@ class RepeatedRows(Mapping[str, "AnyArray"]):
     ----------
     grid : mapping of str to array
         Cells of shape (rows, 1), and those of that column of shape (1, values).
-
-    Attributes
-    ----------
     shape : (int, int)
-        Number of rows and of values.
+        Number of rows and of values; the grid of a table of one column has only the values.
     """
 
-    def __init__(self, grid: Mapping[str, AnyArray]) -> None:
-        self.grid = grid
-        self.shape: tuple[int, ...] = np.broadcast_shapes(*(cells.shape for cells in grid.values()))
+    def __init__(self, grid: Mapping[str, AnyArray], shape: tuple[int, int]) -> None:
+        self.grid, self.shape = grid, shape
         self._flat: dict[str, AnyArray] = {}
 
     def __getitem__(self, name: str) -> AnyArray:

@@ -403,7 +403,7 @@ class ColumnAttacker:
             grid[column.values] = (column.lower + column.step * prior.cells)[None]
         if column.flag is not None:
             grid[column.flag] = prior.missing[None]
-        return RepeatedRows(grid)
+        return RepeatedRows(grid, (self._people.size, prior.size))
 
     def _prune(self) -> None:
         """Keep the strongest entries, in their order."""
