@@ -62,7 +62,7 @@ def test_a_link_is_refused_although_it_leads_to_the_right_file(name: str, public
 def test_a_pipe_that_never_ends_is_not_waited_for(name: str, public: Path) -> None:
     (public / name).unlink()
     os.mkfifo(public / name)
-    assert f"{name} is a link or something else" in causes(public)["files"]
+    assert f"{name} is a link or something other" in causes(public)["files"]
 
 
 @pytest.mark.parametrize("name", [DATA, READABLE, STATEMENT, SUMS, PAGE, README, PACKAGE])

@@ -65,6 +65,8 @@ ALLOWED = {
             "vocabulary:refused_aggregate",
         )
     },
+    "query.language._program:_result": "over the codes that a condition names, not over rows",
+    "report.pages._columns:_comparison": "draws a picture of a histogram that was computed already",
     "query.results:QueryResult.group_words": "a sentence about a result",
     "cli.query:query": "the help text of a command",
     "query.range_cells:estimate_range": "over the places of public cells, chosen by noisy counts",
