@@ -33,15 +33,14 @@ class _Pace(threading.local):
     rest : callable or None
         Function that sleeps after so many seconds of work. It is set in the background, where nobody else may
         wait for the passes over rows that a thread needs; None elsewhere.
+    background : bool
+        Whether the thread makes a pass over rows for callers in the background, for which engines that can
+        have a connection of their own.
     """
 
     give_way: Callable[[], None] | None = None
     rest: Callable[[float], None] | None = None
-
-    @property
-    def background(self) -> bool:
-        """Whether the thread works in the background."""
-        return self.rest is not None
+    background: bool = False
 
 
 PACE = _Pace()

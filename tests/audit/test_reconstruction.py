@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from discreet.audit import stored_answers
+from discreet.audit._linear_reconstruction import _RowScan, _scan_aggregate
 from discreet.audit.reconstruction import Reconstruction, Reconstructor, reconstruct
 from discreet.audit.stored_answers import (
     NOT_BY_ROWS,
@@ -297,6 +298,21 @@ def test_analysts_ask_on_while_the_attack_runs() -> None:
         last = reconstruct(db, people=50)
     assert all(4 <= found.used <= 28 and found.alarms == () for found in seen)
     assert (last.used, last.alarms) == (28, ())
+
+
+def test_the_queue_of_a_pass_decides_on_its_connection_and_not_its_thread() -> None:
+    """A connection of DuckDB makes one pass at a time, and the attack asks from a thread like any other."""
+    used: list[int] = []
+    with asked(SANE, []) as db:
+        engine: Any = db._engine
+
+        def see(_arrays: Any) -> None:
+            used.append(engine._readers.index(engine._reader))
+
+        scan = _scan_aggregate(_RowScan((engine.curation.identifiers()[0],), lambda _: None, see))
+        for passes in (db._passes, db._background_passes, db._passes):
+            passes.submit([scan])
+    assert used == [0, 1, 0]
 
 
 def test_rows_in_postgresql_are_attacked_where_they_are(postgres_url: str) -> None:

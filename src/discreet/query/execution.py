@@ -186,7 +186,7 @@ class QueryExecutor(StoredAnswers):
         # Under another table the same key must give other noise: two answers would differ by exact counts.
         self._keyed = None if stream is None else stream.derive(f"rows {_rows_of(engine, stream)}")
         self._passes = _passes_over(engine)
-        self._background_passes = _passes_over(engine) if engine.parallel else self._passes
+        self._background_passes = _passes_over(engine, background=True) if engine.parallel else self._passes
 
     @property
     def row_seconds(self) -> float:
@@ -414,11 +414,11 @@ class QueryExecutor(StoredAnswers):
         self.close()
 
 
-def _passes_over(engine: Engine) -> BatchExecutor[BoundAggregate, list[int]]:
+def _passes_over(engine: Engine, *, background: bool = False) -> BatchExecutor[BoundAggregate, list[int]]:
     """Return the executor of passes over the table of an engine, of which one is made at a time."""
     # The work holds the engine and not a database, so that no reference cycle keeps either alive.
     return BatchExecutor(
-        partial(_sum_batch, engine),
+        partial(_make_pass, engine, background),
         failure=lambda _: EngineFailed(),
         group=lambda bound: type(bound.wanted) if bound.wanted.shares else None,
         weight=lambda bound: bound.wanted.width,
@@ -430,6 +430,18 @@ def _rows_of(engine: Engine, stream: Stream) -> str:
     """Return a name of the rows that a key gives them, the same on every machine."""
     assert engine.version is not None
     return engine.version.digest(bytes.fromhex(stream.salt("rows of questions")), units=True)
+
+
+def _make_pass(
+    engine: Engine, background: bool, take: Callable[[], list[BoundAggregate]]
+) -> list[list[int] | Exception]:
+    """Return what :func:`_sum_batch` does, on the connection for passes of the background or for others."""
+    # By the executor and not by the thread: whoever leads a batch makes a pass for all of its callers.
+    before, PACE.background = PACE.background, background
+    try:
+        return _sum_batch(engine, take)
+    finally:
+        PACE.background = before
 
 
 def _sum_batch(engine: Engine, take: Callable[[], list[BoundAggregate]]) -> list[list[int] | Exception]:

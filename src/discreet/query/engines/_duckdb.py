@@ -99,7 +99,7 @@ class DuckDBEngine(Engine):
 
     @property
     def _reader(self) -> duckdb.DuckDBPyConnection:
-        """Connection for the passes of the present thread."""
+        """Connection for the pass that the present thread makes."""
         return self._readers[PACE.background]
 
     def _build(self, source: Any, curation: Curation, salt: str) -> Version:
