@@ -8,14 +8,17 @@ import math
 import socket
 import threading
 import time
+import types
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from discreet.server import connections
-from discreet.server.connections import ConnectionLimiter, raise_file_limit
+from discreet.server.connections import ConnectionLimiter, ServiceProtocol, raise_file_limit
 from tests.server.processes import served
 
 if TYPE_CHECKING:
@@ -141,6 +144,37 @@ def test_what_is_written_in_two_turns_is_sent_in_order() -> None:
 
     asyncio.run(write())
     assert transport.done == [b"1", b"2"]
+
+
+class Accepted(Transport):
+    """A transport of a connection that a listener accepted."""
+
+    def __init__(self, *, serving: bool) -> None:
+        super().__init__()
+        self._server = types.SimpleNamespace(is_serving=lambda: serving)
+
+    def get_extra_info(self, _name: str, default: Any = None) -> Any:
+        return default
+
+
+@pytest.mark.parametrize(("serving", "done"), [(True, []), (False, ["close"])])
+def test_a_connection_accepted_while_the_service_stops_is_closed(serving: bool, done: list[str]) -> None:
+    transport = Accepted(serving=serving)
+
+    class Application:
+        connections = ConnectionLimiter(9, None, body_bytes=1)
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
+
+    config = uvicorn.Config(Application(), log_config=None, proxy_headers=False, interface="asgi3")
+    config.load()
+
+    async def accept() -> None:
+        ServiceProtocol(config, ServerState(), {}).connection_made(transport)
+        await asyncio.sleep(0)
+
+    asyncio.run(accept())
+    assert transport.done == done
 
 
 def _address(url: str) -> tuple[str, int]:

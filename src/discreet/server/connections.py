@@ -187,6 +187,11 @@ class ServiceProtocol(H11Protocol):
         self._limiter.add(self, self.loop.time())
         self._set_deadline(HEADER_SECONDS)
         self._begin_to_wait(_TURNS)
+        listener = getattr(transport, "_server", None)  # of asyncio, which has no public name for it
+        if listener is not None and not listener.is_serving():
+            # Accepted in the turn in which the service stopped: uvicorn has told all others to end by then,
+            # and would wait for this one as long as its client sends requests.
+            self.shutdown()
 
     def _begin_to_wait(self, turns: int) -> None:
         """Note the time after some turns of the event loop, when bytes that have arrived are read.
