@@ -22,6 +22,8 @@ from discreet.tables.sources import DuckSource, Source
 from discreet.tables.text_files import CsvSource
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from duckdb import DuckDBPyConnection
 
     from discreet.schema import Schema
@@ -31,6 +33,10 @@ _TEXT = (".csv", ".tsv", ".tab", ".txt")
 # What lies beside the files of a table and holds none of its rows.
 _CHECKSUMS = (".crc", ".md5", ".sha1", ".sha256", ".sha512")
 _PACKED = (".bz2", ".gz", ".lz4", ".xz", ".zip", ".zst", ".7z")
+_NO_TYPE = '"NULL"'
+_SMALL_INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER"}
+_INTEGERS = _SMALL_INTEGERS | {"BIGINT", "UBIGINT", "HUGEINT"}
+_EXACT_AS_DOUBLE = _SMALL_INTEGERS | {"FLOAT", "DOUBLE"}
 _SMALLEST_PARQUET = 12  # two marks and the length of a footer
 # Logs in the folder of a table that decide which of its Parquet files, and which of their rows, are current.
 _TABLE_LOGS = {
@@ -44,8 +50,9 @@ _TABLE_LOGS = {
 class ParquetSource(DuckSource):
     """A Parquet file, the files of a folder and of the folders in it, or those that match a pattern.
 
-    Several files are read in the order of their names, and must have the same columns, in any order; a column
-    has a type that holds the cells of all. Folders named ``year=2024`` add a column ``year``.
+    Several files are read in the order of their names, and must have the same columns, in any order. Where
+    the types of a column differ, one of them must hold the cells of all exactly, as BIGINT those of INTEGER.
+    Folders named ``year=2024`` add a column ``year``.
 
     Attributes
     ----------
@@ -64,17 +71,24 @@ class ParquetSource(DuckSource):
             _check_marks(file, label if len(files) == 1 else f"The file {str(file)!r}")
         parts = "=" in str(files[0].parent.relative_to(path)) if path.is_dir() else False
         connection, file_names = connect_for(files), ", ".join(map(quote_path, files))
-        # Types are united by name; by position DuckDB would round all numbers to the type of the first file.
+        # By position DuckDB would round all numbers to the type of the first file.
         options = f"hive_partitioning={'true' if parts else 'false'}, union_by_name=true"
         relation = f"read_parquet([{file_names}], {options})"
         super().__init__(connection, relation, label=label)
-        own = [self._read_names(connection, quote_path(file)) for file in files]
+        types = [self._read_columns(connection, quote_path(file)) for file in files]
+        own = [[name for name, _ in columns] for columns in types]
         place = next((i for i, names in enumerate(own) if not _are_alike(names, own[0])), None)
         if place is not None:
             connection.close()
             raise SourceError(
                 f"{label} must have the same columns in each file, and {files[place].name!r} has others than "
                 f"{files[0].name!r}. Write them again alike, or name fewer files."
+            )
+        fault = self._find_mixed_types(connection, [dict(columns) for columns in types])
+        if fault is not None:
+            connection.close()
+            raise SourceError(
+                f"{label} must have the same types in each file, and {fault}. Write the files again alike."
             )
         self.n_folder_columns = len(self.names) - len(own[0])
         self.names = [*own[0], *list(self.names)[len(own[0]) :]]
@@ -86,24 +100,63 @@ class ParquetSource(DuckSource):
             query = f"SELECT num_rows FROM parquet_file_metadata([{listed}])"  # noqa: S608 - quoted
             return [int(count) for (count,) in cursor.execute(query).fetchall()]
 
-    def _read_names(self, connection: DuckDBPyConnection, file_name: str) -> list[str]:
-        """Return the top-level column names as the file has them.
+    def _read_columns(self, connection: DuckDBPyConnection, file_name: str) -> list[tuple[str, str]]:
+        """Return the names and types of the top-level columns as the file has them.
 
         DuckDB, for which names that differ by case alone are equal, would rename the second.
         """
         with self.translate_errors():
             rows = connection.execute(
-                f"SELECT name, coalesce(num_children, 0) FROM parquet_schema({file_name})"  # noqa: S608 - quoted
+                f"SELECT name, duckdb_type, coalesce(num_children, 0) FROM parquet_schema({file_name})"  # noqa: S608 - quoted
             ).fetchall()
-        names: list[str] = []
+        columns: list[tuple[str, str]] = []
         nested = 0  # following fields that belong to the column before
-        for name, children in rows[1:]:
+        for name, sql_type, children in rows[1:]:
             if nested:
                 nested += children - 1
             else:
-                names.append(name)
+                columns.append((name, sql_type))
                 nested = children
-        return names
+        return columns
+
+    def _find_mixed_types(
+        self, connection: DuckDBPyConnection, columns: Sequence[Mapping[str, str]]
+    ) -> str | None:
+        """Return in words where two files have types of a column of which neither holds all cells exactly.
+
+        Parameters
+        ----------
+        connection : DuckDBPyConnection
+            Connection that reads the statistics in the files.
+        columns : sequence of mapping
+            For each file, the types of its columns.
+        """
+        for name in columns[0]:
+            # Files without any cell of a column, as pandas writes them, say nothing about its type.
+            types = {i: each[name] for i, each in enumerate(columns) if each[name] != _NO_TYPE}
+            kinds = set(types.values())
+            if len(kinds) < 2 or kinds <= _INTEGERS:
+                continue
+            wide = [i for i, sql_type in types.items() if sql_type not in _EXACT_AS_DOUBLE]
+            if "DOUBLE" in kinds and all(
+                types[i] == "BIGINT" and self._is_exact_as_double(connection, self.files[i], name)
+                for i in wide
+            ):
+                continue
+            first = min(types)
+            other = next(i for i, sql_type in types.items() if sql_type != types[first])
+            return (
+                f"{name!r} is {types[other]} in {self.files[other].name!r} and {types[first]} in "
+                f"{self.files[first].name!r}"
+            )
+        return None
+
+    def _is_exact_as_double(self, connection: DuckDBPyConnection, file: Path, name: str) -> bool:
+        """Return whether the statistics of a column of whole numbers bound them by 2^53."""
+        ends = f"SELECT stats_min_value, stats_max_value FROM parquet_metadata({quote_path(file)})"  # noqa: S608
+        with self.translate_errors():
+            bounds = connection.execute(f"{ends} WHERE path_in_schema = ?", [name]).fetchall()
+        return all(end is not None and abs(int(end)) <= 2**53 for ends in bounds for end in ends)
 
 
 def _are_alike(names: list[str], others: list[str]) -> bool:
