@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from discreet.errors import SourceError
-from discreet.pipeline._output import build_folder, check_target_folder
+from discreet.pipeline._output import build_folder, check_target_folder, forget_key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -218,3 +218,35 @@ def test_two_runs_at_once_both_end_well_or_with_a_sentence(tmp_path: Path) -> No
     assert seen <= {"whole"}
     build(target, replace=True)
     assert beside(target) == ["release"]
+
+
+def test_a_complete_release_that_is_resumed_loses_its_key_and_the_one_it_replaced(
+    tmp_path: Path,
+) -> None:
+    target, replaced = tmp_path / "release", tmp_path / ".release.999999999-0.old"
+    build(target)
+    build(replaced)
+    record = target / "internal" / "resume.json"
+    record.write_text("a key")
+    with pytest.raises(SourceError, match="is complete, and nothing is left to resume"):
+        forget_key(target, resume=True)
+    assert not record.exists()
+    assert beside(target) == ["release"]
+
+
+def test_the_release_of_somebody_else_is_left_to_the_check_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "release"
+    build(target)
+    plain = type(target).exists
+
+    def exists(path: Path, **options: bool) -> bool:
+        if path.name == "resume.json":
+            raise PermissionError(13, "Permission denied")
+        return plain(path, **options)
+
+    monkeypatch.setattr(type(target), "exists", exists)
+    forget_key(target, resume=False)
+    with pytest.raises(SourceError, match="exists already"):
+        check_target_folder(target, replace=False)

@@ -91,10 +91,15 @@ def forget_key(target: Path, *, resume: bool) -> None:
         It was to be resumed, and has nothing left to do.
     """
     record = target / INTERNAL / RESUME
-    if not record.exists() or not (target / PUBLIC / _STATEMENT).is_file():
-        return
-    record.unlink(missing_ok=True)  # the run may be at its last step
+    try:
+        if not record.exists() or not (target / PUBLIC / _STATEMENT).is_file():
+            return
+        record.unlink(missing_ok=True)  # the run may be at its last step
+    except PermissionError:
+        return  # the release of somebody else, over which the next check refuses to write
     if resume:
+        with explain_os_errors(target):
+            _remove_leftovers(target.absolute(), resume=False)  # the release that this one replaced
         raise SourceError(
             f"The release {str(target)!r} is complete, and nothing is left to resume: its run was stopped "
             f"after it was in place. Look at it with: discreet verify {target}"
