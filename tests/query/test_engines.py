@@ -50,6 +50,7 @@ from discreet.query.features import ONE, Features
 from discreet.query.language import parse
 from discreet.query.language._program import values
 from discreet.query.passes import ClusterPass, GradientPass, GramPass, HalfspacePass
+from discreet.query.unit_rows import limited_batches
 from discreet.schema import Column, Schema
 from discreet.tables import Batch, open_table
 from tests.leftovers import Traces
@@ -548,6 +549,21 @@ def test_a_table_whose_ids_change_while_it_is_read_is_refused(later: list[int]) 
 
     curation = Curation.from_schema(LIMITED)
     reading = curated_batches(Changing(), curation, Tally(curation), "salt")  # type: ignore[arg-type]
+    with pytest.raises(SourceError, match="must stay as it is while it is read"):
+        list(reading)
+
+
+def test_a_release_of_a_table_that_loses_rows_while_it_is_read_is_refused() -> None:
+    class Shrinking:
+        label = "The table"
+
+        def read_ids(self, schema: Schema, *, id_salt: str = "") -> Iterator[Words]:
+            yield np.array([1, 2, 3], np.uint64)
+
+        def batches(self, schema: Schema, *, ids: bool, id_salt: str = "") -> Iterator[Batch]:
+            yield Batch({"x": np.ones(2)}, n_rows=2, start=0, ids=np.array([1, 2], np.uint64))
+
+    reading = limited_batches(Shrinking(), LIMITED, "salt")  # type: ignore[arg-type]
     with pytest.raises(SourceError, match="must stay as it is while it is read"):
         list(reading)
 

@@ -242,8 +242,12 @@ def limited_batches(
             yield batch, None
         return
     ids, kept = kept_rows(table, schema, salt, id_salt)
+    n_rows = 0
     for batch in table.batches(schema, ids=True, id_salt=id_salt):
+        n_rows += batch.n_rows
         yield batch, kept[same_rows(table, batch, ids)]
+    if n_rows != len(ids):
+        raise changed_error(table)
 
 
 def check_matrix_allowed(schema: Schema, where: str) -> None:

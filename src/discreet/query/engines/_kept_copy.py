@@ -188,8 +188,13 @@ class KeptCopy(SealedFile):
             )
         place = Path(folder)
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        layout = [curation.schema.digest, curation.ids, salt, duckdb.__version__, _MARK.decode()]
-        layout.append(str(Path(source).absolute()))
+        layout = [
+            curation.schema.digest,
+            curation.ids,
+            salt,
+            duckdb.__version__,
+            str(Path(source).absolute()),
+        ]
         super().__init__(place / f"{_sealed_name(secret, 'kept copy', layout)}.curated", secret, files)
 
 
@@ -276,7 +281,7 @@ class KeptVersion(SealedFile):
         if files is None or curation.has_units or sum(path.stat().st_size for path in files) < LARGE:
             return None
         secret, place = ledger.secret(), Path(ledger.url)
-        layout = [curation.schema.digest, str(Path(source).absolute()), _MARK.decode()]
+        layout = [curation.schema.digest, str(Path(source).absolute())]
         name = _sealed_name(secret, "kept version", layout)[:_NAME]
         return cls(place.with_name(f"{place.name}.{name}.rows"), secret, files)
 
