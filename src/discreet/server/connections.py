@@ -11,6 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
 HEADER_SECONDS = 10.0
 """Seconds that a client has for the headers of a request, from its first byte or the opening on."""
@@ -112,11 +113,16 @@ class _GatheringTransport:
         Transport of the connection, which does everything else.
     loop : AbstractEventLoop
         Event loop of the connection.
+    abort : callable
+        Function that closes the connection at once, if its client does not read.
     """
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
+    def __init__(
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, abort: Callable[[], None]
+    ) -> None:
+        self._transport, self._loop, self._abort = transport, loop, abort
         self._parts: list[bytes] = []
+        self._unread: asyncio.TimerHandle | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -130,9 +136,22 @@ class _GatheringTransport:
     def close(self) -> None:
         """Send what was written and close the connection, even if the client does not read it."""
         self._flush()
-        self._transport.close()
-        if self._transport.get_write_buffer_size():
-            self._loop.call_later(READ_SECONDS, self._transport.abort)
+        # uvicorn closes a lost connection again, by which one with TLS forgets its buffers.
+        if not self._transport.is_closing():
+            self._transport.close()
+            if self._transport.get_write_buffer_size():
+                self.wait_for_reader()
+
+    def wait_for_reader(self) -> None:
+        """Close the connection if its client does not read in time."""
+        self.stop_waiting_for_reader()
+        self._unread = self._loop.call_later(READ_SECONDS, self._abort)
+
+    def stop_waiting_for_reader(self) -> None:
+        """Leave the client as much time for reading as it takes."""
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _flush(self) -> None:
         data = b"".join(self._parts)
@@ -156,7 +175,6 @@ class ServiceProtocol(H11Protocol):
         self._phase: Any = None
         self.since = math.inf  # when it began to wait for its client, in seconds of the event loop
         self._discarded = 0
-        self._unread: asyncio.TimerHandle | None = None
         self._aborted = False
 
     @property
@@ -183,7 +201,8 @@ class ServiceProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Register the connection, and wait for the headers of its first request."""
         super().connection_made(transport)
-        self.transport = _GatheringTransport(transport, self.loop)  # type: ignore[assignment]
+        self._gathering = _GatheringTransport(transport, self.loop, self.abort)
+        self.transport = self._gathering  # type: ignore[assignment]
         self._limiter.add(self, self.loop.time())
         self._set_deadline(HEADER_SECONDS)
         self._begin_to_wait(_TURNS)
@@ -207,25 +226,21 @@ class ServiceProtocol(H11Protocol):
         """Forget the connection."""
         self._limiter.remove(self)
         self._set_deadline(None)
-        self._stop_waiting_for_reader()
         super().connection_lost(exc)
+        self._gathering.stop_waiting_for_reader()
 
     def pause_writing(self) -> None:
         """Wait until the client has read most of what was sent, but not without end."""
         super().pause_writing()
         self.since = self.loop.time()
         self._limiter.reorder(self, last=True)
-        self._unread = self.loop.call_later(READ_SECONDS, self.abort)
+        self._gathering.wait_for_reader()
 
     def resume_writing(self) -> None:
         """Go on, since the client has read most of what was sent."""
-        self._stop_waiting_for_reader()
+        if not self.transport.is_closing():  # else it has to read the rest in time
+            self._gathering.stop_waiting_for_reader()
         super().resume_writing()
-
-    def _stop_waiting_for_reader(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
 
     def data_received(self, data: bytes) -> None:
         """Read a part of a request, within the time for its headers and for its body."""
