@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 import socket
+import ssl
 import threading
 import time
 import types
@@ -166,6 +167,17 @@ class Accepted(Transport):
         return default
 
 
+class Encrypted(Transport):
+    """A transport with TLS, on top of another."""
+
+    def __init__(self, raw: Accepted) -> None:
+        super().__init__()
+        self._ssl_protocol = types.SimpleNamespace(_transport=raw)
+
+    def get_extra_info(self, _name: str, default: Any = None) -> Any:
+        return default
+
+
 class Loop:
     """An event loop whose time passes when told."""
 
@@ -209,11 +221,40 @@ def connect(transport: Any, loop: Any = None) -> ServiceProtocol:
     return protocol
 
 
+@pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize(("serving", "done"), [(True, []), (False, ["close"])])
-def test_a_connection_accepted_while_the_service_stops_is_closed(serving: bool, done: list[str]) -> None:
-    transport = Accepted(serving=serving)
+def test_a_connection_accepted_while_the_service_stops_is_closed(
+    serving: bool, done: list[str], tls: bool
+) -> None:
+    accepted = Accepted(serving=serving)
+    transport = Encrypted(accepted) if tls else accepted
     connect(transport, Loop())
     assert transport.done == done
+
+
+def test_the_listener_of_a_connection_with_tls_is_found(certificate: tuple[Path, Path]) -> None:
+    found: list[Any] = []
+
+    class Protocol(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            found.append(connections._socket_transport(transport)._server)
+            transport.close()
+
+    async def accept() -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        server = await asyncio.get_running_loop().create_server(Protocol, "127.0.0.1", 0, ssl=context)
+        trusting = ssl.create_default_context(cafile=certificate[0])
+        reader, writer = await asyncio.open_connection(
+            *server.sockets[0].getsockname(), ssl=trusting, server_hostname="127.0.0.1"
+        )
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        server.close()
+        assert found == [server]
+
+    asyncio.run(accept())
 
 
 def test_a_connection_is_closed_once_and_forgotten_when_all_was_read() -> None:

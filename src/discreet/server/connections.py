@@ -102,6 +102,11 @@ def _close_longest_waiting(connections: OrderedDict[ServiceProtocol, None], *, b
         next(reversed(connections)).abort()
 
 
+def _socket_transport(transport: Any) -> Any:
+    """Return the transport below TLS, for which asyncio has no public name; without TLS, the same one."""
+    return getattr(getattr(transport, "_ssl_protocol", None), "_transport", transport)
+
+
 class _GatheringTransport:
     """A transport that sends all that is written in one turn of the event loop by one call of the system.
 
@@ -206,7 +211,7 @@ class ServiceProtocol(H11Protocol):
         self._limiter.add(self, self.loop.time())
         self._set_deadline(HEADER_SECONDS)
         self._begin_to_wait(_TURNS)
-        listener = getattr(transport, "_server", None)  # of asyncio, which has no public name for it
+        listener = getattr(_socket_transport(transport), "_server", None)  # which has no public name
         if listener is not None and not listener.is_serving():
             # Accepted in the turn in which the service stopped: uvicorn has told all others to end by then,
             # and would wait for this one as long as its client sends requests.
