@@ -276,6 +276,26 @@ def test_a_closed_connection_whose_answer_is_not_read_is_aborted() -> None:
     assert transport.done == ["close", "abort"]
 
 
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_client_that_reads_steadily_has_time_for_the_whole_answer(is_closed: bool, tls: bool) -> None:
+    loop, raw = Loop(), Accepted(unread=1_000_000)
+    transport = Encrypted(raw) if tls else raw
+    protocol = connect(transport, loop)
+    protocol._set_deadline(None)
+    if is_closed:
+        protocol.transport.close()
+    else:
+        protocol.pause_writing()
+    for unread in (900_000, 500_000, 400_000):
+        raw.unread = unread
+        loop.pass_time()
+        assert "abort" not in transport.done
+    raw.unread = 340_000  # less than 64 kB
+    loop.pass_time()
+    assert transport.done[-1] == "abort"
+
+
 def _address(url: str) -> tuple[str, int]:
     parts = urlsplit(url)
     assert parts.hostname is not None

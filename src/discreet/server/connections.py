@@ -17,10 +17,11 @@ HEADER_SECONDS = 10.0
 """Seconds that a client has for the headers of a request, from its first byte or the opening on."""
 
 READ_SECONDS = 60.0
-"""Seconds that a client has for reading what was sent to it, about 64 kB at a time."""
+"""Seconds that a client has for reading 64 kB of what was sent to it, or the rest if it is less."""
 
 _BODY_RATE = 50_000  # bytes per second that a client must reach with the largest body that is permitted
 _GRACE = 0.5  # seconds that a connection may wait before another one of its address takes its place
+_READ_BYTES = 2**16  # bytes that a client must read in the time for reading
 _TURNS = 3  # turns of the event loop between accepting a connection and reading from it
 _MOST_FILES = 2**16
 
@@ -126,6 +127,7 @@ class _GatheringTransport:
         self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, abort: Callable[[], None]
     ) -> None:
         self._transport, self._loop, self._abort = transport, loop, abort
+        self._layers = {transport, _socket_transport(transport)}
         self._parts: list[bytes] = []
         self._unread: asyncio.TimerHandle | None = None
 
@@ -144,13 +146,24 @@ class _GatheringTransport:
         # uvicorn closes a lost connection again, by which one with TLS forgets its buffers.
         if not self._transport.is_closing():
             self._transport.close()
-            if self._transport.get_write_buffer_size():
+            if self._unread_bytes():
                 self.wait_for_reader()
 
     def wait_for_reader(self) -> None:
-        """Close the connection if its client does not read in time."""
+        """Close the connection as soon as its client reads too slowly."""
         self.stop_waiting_for_reader()
-        self._unread = self._loop.call_later(READ_SECONDS, self._abort)
+        self._unread = self._loop.call_later(READ_SECONDS, self._check_reader, self._unread_bytes())
+
+    def _check_reader(self, before: int) -> None:
+        # A whole answer is one write: until most of it is read, only its rest tells that a client reads.
+        if before - self._unread_bytes() < _READ_BYTES:
+            self._abort()
+        else:
+            self.wait_for_reader()
+
+    def _unread_bytes(self) -> int:
+        """Return how many bytes the system has not taken yet; with TLS, most are below it."""
+        return sum(one.get_write_buffer_size() for one in self._layers)
 
     def stop_waiting_for_reader(self) -> None:
         """Leave the client as much time for reading as it takes."""
