@@ -106,6 +106,8 @@ class Transport:
     def write(self, data: bytes) -> None:
         self.done.append(data)
 
+    def pause_reading(self) -> None: ...
+
     def close(self) -> None:
         self.done.append("close")
 
@@ -294,6 +296,20 @@ def test_a_client_that_reads_steadily_has_time_for_the_whole_answer(is_closed: b
     raw.unread = 340_000  # less than 64 kB
     loop.pass_time()
     assert transport.done[-1] == "abort"
+
+
+@pytest.mark.parametrize(("size", "more"), [(9, b""), (100_000, b""), (9, b"GET / HTTP/1.1\r\n"), (-1, b"")])
+def test_a_connection_waits_for_its_client_unless_one_request_is_in_progress(size: int, more: bytes) -> None:
+    async def ask() -> bool:
+        protocol = connect(Accepted(), asyncio.get_running_loop())
+        body = b"x" * size
+        protocol.data_received(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % abs(size) + body)
+        if more:
+            protocol.data_received(more)
+        protocol._set_deadline(None)
+        return protocol.is_waiting
+
+    assert asyncio.run(ask()) == (size < 0 or bool(more))
 
 
 def _address(url: str) -> tuple[str, int]:

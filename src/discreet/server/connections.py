@@ -208,7 +208,9 @@ class ServiceProtocol(H11Protocol):
         """
         if self._aborted:
             return False
-        stopped = self.flow.write_paused or self.flow.read_paused or self.transport.is_closing()
+        # Reading is paused for a long body too, which a request in progress has.
+        has_sent_more = self.flow.read_paused and bool(self.conn.trailing_data[0])
+        stopped = self.flow.write_paused or has_sent_more or self.transport.is_closing()
         return stopped or self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
 
     @property
