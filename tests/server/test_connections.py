@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 import socket
+import ssl
 import threading
 import time
 import types
@@ -92,20 +93,31 @@ def test_an_answered_connection_waits_from_then_on() -> None:
 class Transport:
     """Remembers what is done with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, unread: int = 0) -> None:
         self.done: list[bytes | str] = []
+        self.unread = unread
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return self.unread
+
+    def is_closing(self) -> bool:
+        return not {"close", "abort"}.isdisjoint(self.done)
 
     def write(self, data: bytes) -> None:
         self.done.append(data)
+
+    def pause_reading(self) -> None: ...
 
     def close(self) -> None:
         self.done.append("close")
 
     def abort(self) -> None:
         self.done.append("abort")
+
+
+def gather(transport: Any) -> connections._GatheringTransport:
+    """Return the transport that gathers what is written to another, in the running loop."""
+    return connections._GatheringTransport(transport, asyncio.get_running_loop(), transport.abort)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +136,7 @@ def test_what_is_written_in_one_turn_is_sent_together(
     transport = Transport()
 
     async def write() -> None:
-        gathering = connections._GatheringTransport(transport, asyncio.get_running_loop())  # type: ignore[arg-type]
+        gathering = gather(transport)
         for name, *values in calls:
             getattr(gathering, name)(*values)
         await asyncio.sleep(0)
@@ -137,7 +149,7 @@ def test_what_is_written_in_two_turns_is_sent_in_order() -> None:
     transport = Transport()
 
     async def write() -> None:
-        gathering = connections._GatheringTransport(transport, asyncio.get_running_loop())  # type: ignore[arg-type]
+        gathering = gather(transport)
         for part in (b"1", b"2"):
             gathering.write(part)
             await asyncio.sleep(0)
@@ -149,32 +161,155 @@ def test_what_is_written_in_two_turns_is_sent_in_order() -> None:
 class Accepted(Transport):
     """A transport of a connection that a listener accepted."""
 
-    def __init__(self, *, serving: bool) -> None:
-        super().__init__()
+    def __init__(self, *, serving: bool = True, unread: int = 0) -> None:
+        super().__init__(unread=unread)
         self._server = types.SimpleNamespace(is_serving=lambda: serving)
 
     def get_extra_info(self, _name: str, default: Any = None) -> Any:
         return default
 
 
-@pytest.mark.parametrize(("serving", "done"), [(True, []), (False, ["close"])])
-def test_a_connection_accepted_while_the_service_stops_is_closed(serving: bool, done: list[str]) -> None:
-    transport = Accepted(serving=serving)
+class Encrypted(Transport):
+    """A transport with TLS, on top of another."""
 
-    class Application:
-        connections = ConnectionLimiter(9, None, body_bytes=1)
+    def __init__(self, raw: Accepted) -> None:
+        super().__init__()
+        self._ssl_protocol = types.SimpleNamespace(_transport=raw)
 
-        async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
+    def get_extra_info(self, _name: str, default: Any = None) -> Any:
+        return default
 
+
+class Loop:
+    """An event loop whose time passes when told."""
+
+    def __init__(self) -> None:
+        self.timers: list[types.SimpleNamespace] = []
+
+    def time(self) -> float:
+        return 0.0
+
+    def call_soon(self, _function: Any, *_values: Any) -> None:
+        """Leave out what a turn does, which no test with this loop is about."""
+
+    def call_later(self, _seconds: float, function: Callable[..., None], *values: Any) -> Any:
+        timer = types.SimpleNamespace(run=lambda: function(*values))
+        timer.cancel = lambda: self.timers.remove(timer) if timer in self.timers else None
+        self.timers.append(timer)
+        return timer
+
+    def pass_time(self) -> None:
+        """Run what is due, all at once."""
+        due, self.timers = self.timers, []
+        for timer in due:
+            timer.run()
+
+
+class Application:
+    """Answers nothing."""
+
+    def __init__(self) -> None:
+        self.connections = ConnectionLimiter(9, None, body_bytes=1)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
+
+
+def connect(transport: Any, loop: Any = None) -> ServiceProtocol:
+    """Return a protocol that was connected to a transport."""
     config = uvicorn.Config(Application(), log_config=None, proxy_headers=False, interface="asgi3")
     config.load()
+    protocol = ServiceProtocol(config, ServerState(), {}, _loop=loop)
+    protocol.connection_made(transport)
+    return protocol
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize(("serving", "done"), [(True, []), (False, ["close"])])
+def test_a_connection_accepted_while_the_service_stops_is_closed(
+    serving: bool, done: list[str], tls: bool
+) -> None:
+    accepted = Accepted(serving=serving)
+    transport = Encrypted(accepted) if tls else accepted
+    connect(transport, Loop())
+    assert transport.done == done
+
+
+def test_the_listener_of_a_connection_with_tls_is_found(certificate: tuple[Path, Path]) -> None:
+    found: list[Any] = []
+
+    class Protocol(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            found.append(connections._socket_transport(transport)._server)
+            transport.close()
 
     async def accept() -> None:
-        ServiceProtocol(config, ServerState(), {}).connection_made(transport)
-        await asyncio.sleep(0)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        server = await asyncio.get_running_loop().create_server(Protocol, "127.0.0.1", 0, ssl=context)
+        trusting = ssl.create_default_context(cafile=certificate[0])
+        reader, writer = await asyncio.open_connection(
+            *server.sockets[0].getsockname(), ssl=trusting, server_hostname="127.0.0.1"
+        )
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        server.close()
+        assert found == [server]
 
     asyncio.run(accept())
-    assert transport.done == done
+
+
+def test_a_connection_is_closed_once_and_forgotten_when_all_was_read() -> None:
+    loop, transport = Loop(), Accepted(unread=100_000)
+    protocol = connect(transport, loop)
+    protocol.transport.close()
+    protocol.connection_lost(None)  # which closes it again
+    loop.pass_time()
+    assert transport.done == ["close"]
+
+
+def test_a_closed_connection_whose_answer_is_not_read_is_aborted() -> None:
+    loop, transport = Loop(), Accepted(unread=100_000)
+    protocol = connect(transport, loop)
+    protocol._set_deadline(None)
+    protocol.transport.close()
+    protocol.resume_writing()  # some of it was read, but not the rest
+    loop.pass_time()
+    assert transport.done == ["close", "abort"]
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_client_that_reads_steadily_has_time_for_the_whole_answer(is_closed: bool, tls: bool) -> None:
+    loop, raw = Loop(), Accepted(unread=1_000_000)
+    transport = Encrypted(raw) if tls else raw
+    protocol = connect(transport, loop)
+    protocol._set_deadline(None)
+    if is_closed:
+        protocol.transport.close()
+    else:
+        protocol.pause_writing()
+    for unread in (900_000, 500_000, 400_000):
+        raw.unread = unread
+        loop.pass_time()
+        assert "abort" not in transport.done
+    raw.unread = 340_000  # less than 64 kB
+    loop.pass_time()
+    assert transport.done[-1] == "abort"
+
+
+@pytest.mark.parametrize(("size", "more"), [(9, b""), (100_000, b""), (9, b"GET / HTTP/1.1\r\n"), (-1, b"")])
+def test_a_connection_waits_for_its_client_unless_one_request_is_in_progress(size: int, more: bytes) -> None:
+    async def ask() -> bool:
+        protocol = connect(Accepted(), asyncio.get_running_loop())
+        body = b"x" * size
+        protocol.data_received(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % abs(size) + body)
+        if more:
+            protocol.data_received(more)
+        protocol._set_deadline(None)
+        return protocol.is_waiting
+
+    assert asyncio.run(ask()) == (size < 0 or bool(more))
 
 
 def _address(url: str) -> tuple[str, int]:

@@ -90,6 +90,36 @@ def test_a_browser_that_is_lost_is_shown_a_page_and_a_program_an_error(
     assert (told.status_code, told.headers["content-type"]) == (status, "application/json")
 
 
+@pytest.mark.parametrize(
+    ("accepted", "media_type"),
+    [
+        ("text/html", "text/html"),
+        ("application/json, TEXT/HTML", "text/html"),
+        ("text/html;level=1; q=0.9, application/json;q=0.8", "text/html"),
+        ("application/json, text/html;q=0", "application/json"),
+        ("application/json, text/html;q=0.5", "application/json"),
+        ("text/html;q=much", "application/json"),
+        ("text/html-like, */*", "application/json"),
+    ],
+)
+def test_an_error_is_a_page_for_whoever_prefers_one(
+    shared_service: RunningService, accepted: str, media_type: str
+) -> None:
+    told = shared_service.client(None).get("/nowhere", headers={"accept": accepted})
+    assert told.headers["content-type"].partition(";")[0] == media_type
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("POST", "/health", 405), ("POST", "/ready", 405), ("GET", "/metrics", 401)],
+)
+def test_what_only_programs_ask_for_is_never_a_page(
+    shared_service: RunningService, method: str, path: str, status: int
+) -> None:
+    told = shared_service.client(None).request(method, path, headers={"accept": "text/html"})
+    assert (told.status_code, told.headers["content-type"]) == (status, "application/json")
+
+
 def test_a_program_is_told_in_json_what_is_not_there_whatever_it_accepts(
     shared_service: RunningService,
 ) -> None:

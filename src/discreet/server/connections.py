@@ -11,15 +11,17 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
 HEADER_SECONDS = 10.0
 """Seconds that a client has for the headers of a request, from its first byte or the opening on."""
 
 READ_SECONDS = 60.0
-"""Seconds that a client has for reading what was sent to it, about 64 kB at a time."""
+"""Seconds that a client has for reading 64 kB of what was sent to it, or the rest if it is less."""
 
 _BODY_RATE = 50_000  # bytes per second that a client must reach with the largest body that is permitted
 _GRACE = 0.5  # seconds that a connection may wait before another one of its address takes its place
+_READ_BYTES = 2**16  # bytes that a client must read in the time for reading
 _TURNS = 3  # turns of the event loop between accepting a connection and reading from it
 _MOST_FILES = 2**16
 
@@ -101,6 +103,11 @@ def _close_longest_waiting(connections: OrderedDict[ServiceProtocol, None], *, b
         next(reversed(connections)).abort()
 
 
+def _socket_transport(transport: Any) -> Any:
+    """Return the transport below TLS, for which asyncio has no public name; without TLS, the same one."""
+    return getattr(getattr(transport, "_ssl_protocol", None), "_transport", transport)
+
+
 class _GatheringTransport:
     """A transport that sends all that is written in one turn of the event loop by one call of the system.
 
@@ -112,11 +119,17 @@ class _GatheringTransport:
         Transport of the connection, which does everything else.
     loop : AbstractEventLoop
         Event loop of the connection.
+    abort : callable
+        Function that closes the connection at once, if its client does not read.
     """
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
+    def __init__(
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, abort: Callable[[], None]
+    ) -> None:
+        self._transport, self._loop, self._abort = transport, loop, abort
+        self._layers = {transport, _socket_transport(transport)}
         self._parts: list[bytes] = []
+        self._unread: asyncio.TimerHandle | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -130,9 +143,33 @@ class _GatheringTransport:
     def close(self) -> None:
         """Send what was written and close the connection, even if the client does not read it."""
         self._flush()
-        self._transport.close()
-        if self._transport.get_write_buffer_size():
-            self._loop.call_later(READ_SECONDS, self._transport.abort)
+        # uvicorn closes a lost connection again, by which one with TLS forgets its buffers.
+        if not self._transport.is_closing():
+            self._transport.close()
+            if self._unread_bytes():
+                self.wait_for_reader()
+
+    def wait_for_reader(self) -> None:
+        """Close the connection as soon as its client reads too slowly."""
+        self.stop_waiting_for_reader()
+        self._unread = self._loop.call_later(READ_SECONDS, self._check_reader, self._unread_bytes())
+
+    def _check_reader(self, before: int) -> None:
+        # A whole answer is one write: until most of it is read, only its rest tells that a client reads.
+        if before - self._unread_bytes() < _READ_BYTES:
+            self._abort()
+        else:
+            self.wait_for_reader()
+
+    def _unread_bytes(self) -> int:
+        """Return how many bytes the system has not taken yet; with TLS, most are below it."""
+        return sum(one.get_write_buffer_size() for one in self._layers)
+
+    def stop_waiting_for_reader(self) -> None:
+        """Leave the client as much time for reading as it takes."""
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _flush(self) -> None:
         data = b"".join(self._parts)
@@ -156,7 +193,6 @@ class ServiceProtocol(H11Protocol):
         self._phase: Any = None
         self.since = math.inf  # when it began to wait for its client, in seconds of the event loop
         self._discarded = 0
-        self._unread: asyncio.TimerHandle | None = None
         self._aborted = False
 
     @property
@@ -172,7 +208,9 @@ class ServiceProtocol(H11Protocol):
         """
         if self._aborted:
             return False
-        stopped = self.flow.write_paused or self.flow.read_paused or self.transport.is_closing()
+        # Reading is paused for a long body too, which a request in progress has.
+        has_sent_more = self.flow.read_paused and bool(self.conn.trailing_data[0])
+        stopped = self.flow.write_paused or has_sent_more or self.transport.is_closing()
         return stopped or self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
 
     @property
@@ -183,11 +221,12 @@ class ServiceProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Register the connection, and wait for the headers of its first request."""
         super().connection_made(transport)
-        self.transport = _GatheringTransport(transport, self.loop)  # type: ignore[assignment]
+        self._gathering = _GatheringTransport(transport, self.loop, self.abort)
+        self.transport = self._gathering  # type: ignore[assignment]
         self._limiter.add(self, self.loop.time())
         self._set_deadline(HEADER_SECONDS)
         self._begin_to_wait(_TURNS)
-        listener = getattr(transport, "_server", None)  # of asyncio, which has no public name for it
+        listener = getattr(_socket_transport(transport), "_server", None)  # which has no public name
         if listener is not None and not listener.is_serving():
             # Accepted in the turn in which the service stopped: uvicorn has told all others to end by then,
             # and would wait for this one as long as its client sends requests.
@@ -207,25 +246,21 @@ class ServiceProtocol(H11Protocol):
         """Forget the connection."""
         self._limiter.remove(self)
         self._set_deadline(None)
-        self._stop_waiting_for_reader()
         super().connection_lost(exc)
+        self._gathering.stop_waiting_for_reader()
 
     def pause_writing(self) -> None:
         """Wait until the client has read most of what was sent, but not without end."""
         super().pause_writing()
         self.since = self.loop.time()
         self._limiter.reorder(self, last=True)
-        self._unread = self.loop.call_later(READ_SECONDS, self.abort)
+        self._gathering.wait_for_reader()
 
     def resume_writing(self) -> None:
         """Go on, since the client has read most of what was sent."""
-        self._stop_waiting_for_reader()
+        if not self.transport.is_closing():  # else it has to read the rest in time
+            self._gathering.stop_waiting_for_reader()
         super().resume_writing()
-
-    def _stop_waiting_for_reader(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
 
     def data_received(self, data: bytes) -> None:
         """Read a part of a request, within the time for its headers and for its body."""

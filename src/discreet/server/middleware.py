@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote_plus, urlsplit
@@ -457,9 +458,21 @@ def _caller_name() -> str | None:
 
 
 def _is_browser(scope: Any) -> bool:
-    """Return whether a request asks for an HTML page, outside the API."""
+    """Return whether a request prefers an HTML page to JSON, outside of what only programs ask for."""
+    only_programs = scope["path"].startswith("/v1") or scope["path"] in (*_UNAUTHENTICATED, "/metrics")
     accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
-    return b"text/html" in accepted and not scope["path"].startswith("/v1")
+    page = _weight(accepted, b"text/html")
+    return not only_programs and page > 0 and page >= _weight(accepted, b"application/json")
+
+
+def _weight(accepted: bytes, media_type: bytes) -> float:
+    """Return the weight of a type that an Accept header names; 0 if it does not name it."""
+    for one in accepted.lower().split(b","):
+        name, _, weight = one.replace(b" ", b"").partition(b";q=")
+        if name.partition(b";")[0] == media_type:
+            with suppress(ValueError):
+                return float(weight.partition(b";")[0] or 1)
+    return 0.0
 
 
 def _check_url(path: str, query: bytes) -> None:
