@@ -22,7 +22,7 @@ from discreet.ledger.log_verification import log_identity
 from discreet.server import access_database, upgrade
 from discreet.server.access import AccessStore
 from discreet.server.audit_log import ServiceLog
-from discreet.server.backup import Manifest, back_up_service
+from discreet.server.backup import JOBS, LOG, Manifest, back_up_service
 from discreet.server.config import Config
 from discreet.server.jobs import JobStore
 from discreet.server.restore import restore_service
@@ -268,6 +268,31 @@ def test_a_lost_log_of_which_a_ledger_knows_a_later_line_is_refused_before_anyth
     with running(path.parent, service.tokens, **prepared[1]) as again:
         assert [ask(again, name, 1) for name in ("north", "south", "west")] == [200] * 3
         assert discreet("audit-log", "check", cwd=tmp_path).code == 0
+
+
+@pytest.mark.parametrize(("copy", "name"), [(LOG, "audit.jsonl"), (JOBS, "audit.jsonl.jobs")])
+def test_a_file_that_appears_during_a_restore_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copy: str, name: str
+) -> None:
+    path = configured(tmp_path)
+    with running(tmp_path):
+        pass
+    back_up_service(path, tmp_path / "copy")
+    config = Config.load(path)
+    forget(str(config.audit_log))
+    assert not (tmp_path / name).exists()
+    real = shutil.copyfile
+
+    def meanwhile(source: Path, draft: Path) -> None:
+        real(source, draft)
+        if source.name == copy:
+            (tmp_path / name).write_text("of another")
+
+    monkeypatch.setattr(shutil, "copyfile", meanwhile)
+    with pytest.raises(SourceError, match="has appeared since"):
+        restore_service(tmp_path / "copy", config, by="test")
+    assert (tmp_path / name).read_text() == "of another"
+    assert not list(tmp_path.glob(".*.restored"))
 
 
 def test_another_log_is_not_taken_for_one_that_was_begun_anew(

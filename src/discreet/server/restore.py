@@ -6,7 +6,9 @@ kept. Everything is checked before the first file is written.
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +102,11 @@ def restore_service(folder: Path, config: Config, *, by: str, digest: str | None
         restored_jobs = manifest.jobs_format is not None and not config.jobs.exists()
         if restored_jobs:
             _copy_file(folder / JOBS, config.jobs)
+    except FileExistsError as problem:
+        raise SourceError(
+            f"{problem.filename2!r} must be missing to be put back, and has appeared since the check: "
+            "another restore or the service was started. It is kept. Stop the other one, and restore again."
+        ) from None
     except OSError as problem:
         raise SourceError(
             f"the folder of {str(config.audit_log)!r} must be one that can be written, and is not "
@@ -268,12 +275,15 @@ def _copy_log(folder: Path, config: Config) -> None:
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    """Copy a file, complete or not at all, with mode 0600."""
-    draft = target.with_name(f".{target.name}.restored")
-    shutil.copyfile(source, draft)
-    draft.chmod(0o600)
-    sync_to_disk(draft)
-    draft.rename(target)
+    """Copy a file to a name that must be free, complete or not at all, with mode 0600."""
+    draft = target.with_name(f".{target.name}.{os.getpid()}.{time.monotonic_ns()}.restored")
+    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    try:
+        shutil.copyfile(source, draft)
+        sync_to_disk(draft)
+        os.link(draft, target)  # a rename would replace what has appeared there
+    finally:
+        draft.unlink()
     sync_to_disk(target.parent)
 
 
