@@ -22,7 +22,7 @@ from discreet.ledger.log_verification import log_identity
 from discreet.server import access_database, upgrade
 from discreet.server.access import AccessStore
 from discreet.server.audit_log import ServiceLog
-from discreet.server.backup import Manifest, back_up_service
+from discreet.server.backup import JOBS, LOG, Manifest, back_up_service
 from discreet.server.config import Config
 from discreet.server.jobs import JobStore
 from discreet.server.restore import restore_service
@@ -79,14 +79,19 @@ def ask(service: RunningService, name: str, number: int) -> int:
     return service.client("ana").post(f"/v1/datasets/{name}/query", json=count(number)).status_code
 
 
+def admit(service: RunningService, *names: str) -> None:
+    """Let Ana ask more data sets."""
+    for name in names:
+        service.whole.tokens.grant("test", "ana", name, "analyst")
+    service.tokens["ana"] = service.whole.tokens.create("test", "ana", days=9)
+
+
 @pytest.fixture
 def asked(prepared: tuple[Path, dict[str, Any]]) -> Iterator[tuple[RunningService, Path]]:
     """Run the service, with answers on every data set."""
     path, said = prepared
     with running(path.parent, **said) as service:
-        for name in ("south", "west"):
-            service.whole.tokens.grant("test", "ana", name, "analyst")
-        service.tokens["ana"] = service.whole.tokens.create("test", "ana", days=9)
+        admit(service, "south", "west")
         for name in ("north", "south", "west"):
             assert ask(service, name, 1) == 200
         yield service, path
@@ -268,6 +273,97 @@ def test_a_lost_log_of_which_a_ledger_knows_a_later_line_is_refused_before_anyth
     with running(path.parent, service.tokens, **prepared[1]) as again:
         assert [ask(again, name, 1) for name in ("north", "south", "west")] == [200] * 3
         assert discreet("audit-log", "check", cwd=tmp_path).code == 0
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the files of a folder, without the sizes that SQLite shares between processes."""
+    return {file.name: file.read_bytes() for file in folder.iterdir() if not file.name.endswith("-shm")}
+
+
+def test_a_ledger_of_which_a_new_log_names_later_rows_is_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    said = two_tables(tmp_path)
+    path = configured(tmp_path, **said)
+    with running(tmp_path, **said) as service:
+        admit(service, "west")
+        back_up_service(path, tmp_path / "copy")
+        assert ask(service, "north", 1) == 200
+    config = Config.load(path)
+    forget(str(config.audit_log))
+    done = discreet("audit-log", "begin", cwd=tmp_path)
+    assert done.code == 0, done.err
+    with running(tmp_path, service.tokens, **said) as service:
+        assert ask(service, "west", 2) == 200
+    for address in (config.datasets["west"].ledger, config.access):
+        forget(address)
+    before = contents(tmp_path / "live")
+    with pytest.raises(LedgerTampered, match="must hold row"):
+        restore_service(tmp_path / "copy", config, by="test")
+    assert contents(tmp_path / "live") == before
+
+
+@pytest.mark.parametrize("logged", [True, False], ids=["log", "no log"])
+def test_an_old_log_is_not_put_back_beside_a_ledger_that_is_later_than_the_backup(
+    tmp_path: Path, logged: bool
+) -> None:
+    said = two_tables(tmp_path)
+    path = configured(tmp_path, **said)
+    with running(tmp_path, **said) as service:
+        pass
+    back_up_service(path, tmp_path / "copy")
+    old_log = (tmp_path / "live" / "audit.jsonl").read_bytes()
+    late = {"ledger": "live/late.ledger", "limit": {"rho": 10.0}}
+    said["datasets"]["late"] = {**said["datasets"]["west"], **late}
+    path = configured(tmp_path, **said)
+    with running(tmp_path, service.tokens, **said) as service:
+        admit(service, "late")
+        assert ask(service, "late", 1) == 200
+    config = Config.load(path)
+    for name in ("north", "west"):
+        forget(config.datasets[name].ledger)
+    for address in (str(config.audit_log), config.access):
+        forget(address)
+    if logged:  # somebody put the old log back by hand
+        config.audit_log.write_bytes(old_log)  # type: ignore[union-attr]
+    before = contents(tmp_path / "live")
+    with pytest.raises(LedgerTampered, match="audit-log begin"):
+        restore_service(tmp_path / "copy", config, by="test")
+    assert contents(tmp_path / "live") == before
+    # The way out that the message names.
+    forget(str(config.audit_log))
+    done = discreet("audit-log", "begin", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert restore_service(tmp_path / "copy", config, by="test").access
+    with running(tmp_path, service.tokens, **said) as again:
+        admit(again, "late")
+        assert ask(again, "late", 1) == 200
+        assert discreet("audit-log", "check", cwd=tmp_path).code == 0
+
+
+@pytest.mark.parametrize(("copy", "name"), [(LOG, "audit.jsonl"), (JOBS, "audit.jsonl.jobs")])
+def test_a_file_that_appears_during_a_restore_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copy: str, name: str
+) -> None:
+    path = configured(tmp_path)
+    with running(tmp_path):
+        pass
+    back_up_service(path, tmp_path / "copy")
+    config = Config.load(path)
+    forget(str(config.audit_log))
+    assert not (tmp_path / name).exists()
+    real = shutil.copyfile
+
+    def meanwhile(source: Path, draft: Path) -> None:
+        real(source, draft)
+        if source.name == copy:
+            (tmp_path / name).write_text("of another")
+
+    monkeypatch.setattr(shutil, "copyfile", meanwhile)
+    with pytest.raises(SourceError, match="has appeared since"):
+        restore_service(tmp_path / "copy", config, by="test")
+    assert (tmp_path / name).read_text() == "of another"
+    assert not list(tmp_path.glob(".*.restored"))
 
 
 def test_another_log_is_not_taken_for_one_that_was_begun_anew(

@@ -13,6 +13,7 @@ import httpx
 import pytest
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import multiprocess
 
 import discreet.server.supervisor as supervisor_module
 from discreet.server.supervisor import Supervisor
@@ -174,6 +175,35 @@ def test_a_process_that_does_not_answer_is_pinged_once_and_replaced_after_the_ti
     parent.turn(60)
     assert silent.exitcode == -signal.SIGKILL
     assert parent.workers[0] is not silent
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_end_stops_a_reload_that_waits_for_a_new_process(
+    parent: Parent, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    begun: list[Worker] = []
+
+    class Starting(Worker):
+        wait_until_ready = multiprocess.Process.wait_until_ready
+
+        def start(self) -> None:
+            begun.append(self)
+
+        def is_ready(self, timeout: float) -> bool:
+            assert not parent.supervisor.signal_queue, "the reload goes on"
+            parent.supervisor.signal_queue.append(number)  # as the handler does
+            return False
+
+    monkeypatch.setattr(multiprocess, "Process", Starting)
+    old = list(parent.workers)
+    parent.supervisor.restart_all()
+    assert [worker.exitcode for worker in begun] == [-signal.SIGKILL]
+    assert parent.workers == old
+    old[0].exitcode = -signal.SIGKILL
+    parent.turn(0.5)
+    assert parent.workers == old  # and none is started in the place of one that ended
+    parent.supervisor.handle_signals()
+    assert parent.supervisor.should_exit.wait(0)
 
 
 # Processes.

@@ -283,8 +283,6 @@ class ServiceLog:
         """What the last write or verification found wrong with the log; None if it was in order."""
         return self._problem
 
-    # The chain, and its anchors in ledgers.
-
     def check(self) -> LogSummary:
         """Verify the hash chain of all files that are there, and return how many lines the log has.
 
@@ -318,7 +316,7 @@ class ServiceLog:
             raise self._cannot_write(problem) from problem
         self.compare(dataset, ledger)
 
-    def compare(self, dataset: str, ledger: Ledger) -> LogAnchor | None:
+    def compare(self, dataset: str, ledger: Ledger, *, anchored: bool = True) -> LogAnchor | None:
         """Check log and ledger against each other from the ledger's last anchor on, and change nothing.
 
         Parameters
@@ -327,6 +325,8 @@ class ServiceLog:
             Name of the data set that the ledger is charged for.
         ledger : Ledger
             Ledger of which the log must name no row that it lacks, and which may hold anchors of the log.
+        anchored : bool
+            Whether the log must have the ledger's anchor; False checks only the rows that the log names.
 
         Returns
         -------
@@ -338,7 +338,7 @@ class ServiceLog:
         LedgerTampered
             The ledger was set back to an earlier state, or is another one; or the log was cut or replaced.
         """
-        return self._compare({dataset: (ledger, self._find_anchor(ledger))})
+        return self._compare({dataset: (ledger, self._find_anchor(ledger) if anchored else None)})
 
     def _compare(self, ledgers: Mapping[str, tuple[Ledger, LogAnchor | None]]) -> LogAnchor | None:
         """Compare as :meth:`compare` does, for several data sets and from the first of their anchors on."""

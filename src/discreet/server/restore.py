@@ -6,7 +6,9 @@ kept. Everything is checked before the first file is written.
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +30,7 @@ from discreet.server.backup import ACCESS, JOBS, LOG, LedgerCopy, Manifest
 from discreet.tables.temporary import temporary_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from discreet.server.config import Config
 
@@ -100,6 +102,11 @@ def restore_service(folder: Path, config: Config, *, by: str, digest: str | None
         restored_jobs = manifest.jobs_format is not None and not config.jobs.exists()
         if restored_jobs:
             _copy_file(folder / JOBS, config.jobs)
+    except FileExistsError as problem:
+        raise SourceError(
+            f"{problem.filename2!r} must be missing to be put back, and has appeared since the check: "
+            "another restore or the service was started. It is kept. Stop the other one, and restore again."
+        ) from None
     except OSError as problem:
         raise SourceError(
             f"the folder of {str(config.audit_log)!r} must be one that can be written, and is not "
@@ -112,7 +119,7 @@ def restore_service(folder: Path, config: Config, *, by: str, digest: str | None
                     ledger.anchor_log(last)  # as those that were there have it
     revoked = None if manifest.access_format is None else _restore_access(folder / ACCESS, config, agreed)
     with closing(ServiceLog(config.audit_log)) as log:
-        _compare(log, config, ledgers, {address: address for address in ledgers})
+        _compare(log, config, {address: address for address in (*ledgers, *_find_others(config, ledgers))})
         log.write("restored", who=by, backup=manifest.digest, made=manifest.created)
     rows = {
         name: max(0, missing[entry.ledger])
@@ -124,17 +131,20 @@ def restore_service(folder: Path, config: Config, *, by: str, digest: str | None
 
 
 def _compare(
-    log: ServiceLog,
-    config: Config,
-    ledgers: Mapping[str, LedgerCopy],
-    places: Mapping[str, str | Path],
+    log: ServiceLog, config: Config, places: Mapping[str, str | Path], *, anchored: bool = True
 ) -> None:
-    """Check an audit log against ledgers, each at the place where it is read."""
-    for address, copy in ledgers.items():
-        with Ledger.open(places[address]) as ledger:
-            for name in copy.datasets:
-                if name in config.datasets:
-                    log.compare(name, ledger)
+    """Check an audit log against the ledgers at some addresses, each at the place where it is read."""
+    for address, place in places.items():
+        with Ledger.open(place) as ledger:
+            for name, entry in config.datasets.items():
+                if entry.ledger == address:
+                    log.compare(name, ledger, anchored=anchored)
+
+
+def _find_others(config: Config, ledgers: Mapping[str, LedgerCopy]) -> list[str]:
+    """Return the addresses of the ledgers that are there and not in the backup, such as later ones."""
+    addresses = dict.fromkeys(entry.ledger for entry in config.datasets.values())
+    return [one for one in addresses if one not in ledgers and Ledger.identity_at(one) is not None]
 
 
 def _check_formats(manifest: Manifest) -> None:
@@ -202,11 +212,16 @@ def _check_log(
     A log that is there goes on from the copy, or was begun anew beside ledgers that are there (0).
     """
     log = ServiceLog(config.audit_log)
-    places = {
-        address: folder / copy.file if missing[address] > 0 else address for address, copy in ledgers.items()
+    there: dict[str, str | Path] = {
+        address: address
+        for address in (*ledgers, *_find_others(config, ledgers))
+        if missing.get(address, 0) <= 0
+    }
+    copies: dict[str, str | Path] = {
+        address: folder / copy.file for address, copy in ledgers.items() if address not in there
     }
     if not log.find_files():
-        _check_copied_log(folder, manifest, config, ledgers, places)
+        _check_copied_log(folder, manifest, config, there | copies)
         return None
     hashes: list[str] = []
     others: set[str] = set()
@@ -219,31 +234,41 @@ def _check_log(
 
     verify_log(log.path, whole=True, on_line=note)
     agreed = manifest.log_lines
-    if agreed and hashes != [manifest.log_hash]:
-        places = {address: place for address, place in places.items() if place == address}
-        if not (places and log_identity(folder / LOG) in others):
+    begun_anew = bool(agreed) and hashes != [manifest.log_hash]
+    if begun_anew:
+        if not (_any_has_anchors(there) and log_identity(folder / LOG) in others):
             raise LedgerTampered(
                 f"audit_log {str(log.path)!r} must have line {agreed}, the last one in the backup, or "
                 "be missing, and does not have it: it is an earlier state of the log, or another log. "
                 "Nothing was restored; move the log away, and restore again."
             )
         agreed = 0
-    _compare(log, config, {address: ledgers[address] for address in places}, places)
+    _compare(log, config, there)
+    # The copies are anchored in the log that was lost, but may lack rows that the new one names.
+    _compare(log, config, copies, anchored=not begun_anew)
     return agreed
+
+
+def _any_has_anchors(addresses: Iterable[str]) -> bool:
+    """Return whether a ledger has anchors, so that comparing it shows whose log it is."""
+    for address in addresses:
+        with Ledger.open(address) as ledger:
+            if ledger.log_anchors():
+                return True
+    return False
 
 
 def _check_copied_log(
     folder: Path,
     manifest: Manifest,
     config: Config,
-    ledgers: Mapping[str, LedgerCopy],
     places: Mapping[str, str | Path],
 ) -> None:
     """Refuse to put back a log that is older than what a ledger that is there knows of it."""
     if not manifest.log_lines:
         return
     try:
-        _compare(ServiceLog(folder / LOG), config, ledgers, places)
+        _compare(ServiceLog(folder / LOG), config, places)
     except LedgerTampered:
         raise LedgerTampered(
             f"audit_log {str(config.audit_log)!r} must be there, and is not: the log in the backup ends at "
@@ -268,12 +293,15 @@ def _copy_log(folder: Path, config: Config) -> None:
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    """Copy a file, complete or not at all, with mode 0600."""
-    draft = target.with_name(f".{target.name}.restored")
-    shutil.copyfile(source, draft)
-    draft.chmod(0o600)
-    sync_to_disk(draft)
-    draft.rename(target)
+    """Copy a file to a name that must be free, complete or not at all, with mode 0600."""
+    draft = target.with_name(f".{target.name}.{os.getpid()}.{time.monotonic_ns()}.restored")
+    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    try:
+        shutil.copyfile(source, draft)
+        sync_to_disk(draft)
+        os.link(draft, target)  # a rename would replace what has appeared there
+    finally:
+        draft.unlink()
     sync_to_disk(target.parent)
 
 

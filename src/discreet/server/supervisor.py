@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,6 +22,21 @@ if TYPE_CHECKING:
 
 _FIRST_WAIT = 1.0  # seconds until a start that failed is tried again
 _LONGEST_WAIT = 300.0  # as for a table that is lost
+_ENDING = {getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)}
+
+
+class _ExitEvent(threading.Event):
+    """Event that counts as set once a signal to end is in the queue, though it was not handled yet.
+
+    A signal handler must not set an event on which its own thread may be waiting: it could wait for ever.
+    """
+
+    def __init__(self, queue: list[int]) -> None:
+        super().__init__()
+        self._queue = queue
+
+    def is_set(self) -> bool:
+        return super().is_set() or not _ENDING.isdisjoint(self._queue)
 
 
 @dataclass
@@ -49,7 +66,9 @@ class Supervisor(Multiprocess):
 
     A process that ended after it had served is replaced at once. Where one cannot be started, for instance
     because the ledger is away, another is tried after one second, then after twice as long each time, five
-    minutes at most. The parent never waits for a process, so that signals are handled at once.
+    minutes at most. The parent waits for a process only while it replaces one on SIGHUP or SIGTTOU. A signal
+    to end stops a reload within about a second while a new process starts, and otherwise when the old one,
+    which finishes its requests, has ended.
 
     Parameters
     ----------
@@ -66,6 +85,7 @@ class Supervisor(Multiprocess):
 
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
         super().__init__(config, sockets)
+        self.should_exit = _ExitEvent(self.signal_queue)
         self.gave_up = False
         self._states: WeakKeyDictionary[Process, _State] = WeakKeyDictionary()
 
