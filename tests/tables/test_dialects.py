@@ -479,7 +479,14 @@ def test_types_of_which_none_holds_all_cells_are_refused(
 ) -> None:
     for name, cells in zip("ba" if turned else "ab", (one, two), strict=True):
         pl.DataFrame({"x": cells}).write_parquet(tmp_path / f"{name}.parquet")
-    with pytest.raises(SourceError, match=r"same types in each file, and 'x' is .* in 'b\.parquet' and"):
+    with pytest.raises(SourceError, match=r"same types in each file, and 'x' is .* in '[ab]\.parquet' and"):
+        read(tmp_path, Schema(columns=[Column("x", lower=0, upper=9)]))
+
+
+def test_the_file_that_cannot_be_read_with_the_others_is_named(tmp_path: Path) -> None:
+    for name, cells in {"a": [1, 2], "b": [0.5, 1.5], "c": [2**60, 2]}.items():
+        pl.DataFrame({"x": cells}).write_parquet(tmp_path / f"{name}.parquet")
+    with pytest.raises(SourceError, match=r"DOUBLE in 'b\.parquet' and BIGINT in 'c\.parquet'"):
         read(tmp_path, Schema(columns=[Column("x", lower=0, upper=9)]))
 
 

@@ -137,13 +137,16 @@ class ParquetSource(DuckSource):
             kinds = set(types.values())
             if len(kinds) < 2 or kinds <= _INTEGERS:
                 continue
-            wide = [i for i, sql_type in types.items() if sql_type not in _EXACT_AS_DOUBLE]
-            if "DOUBLE" in kinds and all(
-                types[i] == "BIGINT" and self._is_exact_as_double(connection, self.files[i], name)
-                for i in wide
-            ):
+            wide = [
+                i
+                for i, sql_type in types.items()
+                if sql_type not in _EXACT_AS_DOUBLE
+                and not (sql_type == "BIGINT" and self._is_exact_as_double(connection, self.files[i], name))
+            ]
+            if "DOUBLE" in kinds and not wide:
                 continue
-            first = min(types)
+            # The file that cannot be read with the others, where there is one.
+            first = wide[0] if "DOUBLE" in kinds else min(types)
             other = next(i for i, sql_type in types.items() if sql_type != types[first])
             return (
                 f"{name!r} is {types[other]} in {self.files[other].name!r} and {types[first]} in "

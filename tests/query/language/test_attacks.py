@@ -345,7 +345,7 @@ def test_hints_are_accepted_by_the_language() -> None:
         "FLOOR(income * 100) / 100", "admitted < '2024-01-31'", "ward IN ('surgery', 'other')",
         "CASE WHEN age = 1 THEN 2 ELSE 0 END",
     ):  # fmt: skip
-        parse(text, SCHEMA)
+        assert parse(text, SCHEMA).columns
 
 
 def test_a_refusal_depends_on_text_and_schema_alone_and_repeats_itself() -> None:
